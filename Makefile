@@ -1,0 +1,50 @@
+# Every target sets up what it needs; a second call installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Each test process keeps to one thread: two processes of two threads fight over the cores.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench docs clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv and install the package with its development extras
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (once; a minute or two)"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## train default, cut and GradScale on handwritten digits and draw their norms
+	$(BIN)/python examples/digits.py
+
+test: lint types  ## lint, types, then every test and doctest
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)  ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## pyright
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/*.json and benchmarks/README.md
+	$(BIN)/python benchmarks/info_nce.py
+
+docs: $(VENV)/.docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+$(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(STAMP)
+	@echo "installing the $* extra into $(VENV)"
+	@$(INSTALL) --editable '.[$*]'
+	@touch $@
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) site demo .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,23 @@
+"""normscope: train, correct and read cosine-similarity embeddings through their norms."""
+
+from normscope import losses, theory
+from normscope.interventions import (
+    GradScale,
+    cut_init_,
+    grad_scale,
+    scale_invariant_parameters,
+    suggest_cut,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GradScale",
+    "__version__",
+    "cut_init_",
+    "grad_scale",
+    "losses",
+    "scale_invariant_parameters",
+    "suggest_cut",
+    "theory",
+]

@@ -1,0 +1,68 @@
+"""Cut-initialisation: divide a fresh network's weights by a constant, once."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from normscope._checks import check_number
+from normscope.interventions.scope import Scope, selected_parameters
+
+# A buffer, so that the record travels with the weights: into every state_dict, copy and device.
+RECORD = "cut_init_c"
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+@torch.no_grad()
+def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyModule:
+    r"""Divide the parameters of a freshly initialised module by `c`, in place.
+
+    Small weights give small embeddings, small embeddings large gradients: the network starts
+    where the cosine similarity learns fast, and weight decay keeps it there.
+
+    Args:
+        module: any nn.Module, on any device, before training.
+        c: the divisor; the paper takes 3 for SimCLR and 9 for SimSiam.
+        scope: what to cut: `"all"` parameters (the paper's listing), `"weights"` (no biases,
+            no normalisation layers), `"last"` (the last linear layer in the order of
+            registration, with its bias, so that its output shrinks by exactly c), or a set of
+            parameter names.
+
+    Returns:
+        The same module.
+
+    A tied parameter is cut once. A second cut is refused, of the module or of any part of it or
+    whole around it: the record is a buffer named `cut_init_c`, kept through `state_dict`. So to
+    resume, build, cut, then load; loading a cut state into an uncut module says that
+    `cut_init_c` is unexpected.
+
+    Paper: Listing "cut_init", Section 6.
+
+    >>> layer = nn.Linear(2, 2, bias=False)
+    >>> before = layer.weight.norm()
+    >>> print(f"{cut_init_(layer, c=4.0).weight.norm() / before:.2f}")
+    0.25
+    """
+    c = check_number("c", c, "The paper takes 3 for SimCLR and 9 for SimSiam.")
+    parameters = selected_parameters(module, scope)
+    for name, part in module.named_modules():
+        if RECORD in part._buffers or hasattr(part, _MEMBER):
+            where = f"part {name!r} of the module" if name else "the module"
+            raise RuntimeError(
+                f"module must be cut once, but {where} has been cut already. "
+                "To resume, build the network, cut it, then load its checkpoint."
+            )
+    for p in parameters.values():
+        p.div_(c)
+    for part in module.modules():
+        setattr(part, _MEMBER, True)
+    device = next(iter(parameters.values())).device
+    module.register_buffer(RECORD, torch.tensor(c, device=device))
+    return module
+
+
+# Marks the parts of a module that was cut, which hold no buffer of their own.
+_MEMBER = "_part_of_a_cut_module"

@@ -1,0 +1,157 @@
+"""Questions put to a copy of a network by running it with other weights."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from normscope._checks import check_number, invalid
+from normscope.interventions.scope import Scope, selected_parameters
+
+# c is sought between two to the power of plus and of minus this, to this precision in the norm.
+_WIDEST = 20
+_PRECISION = 1e-4
+
+
+@torch.no_grad()
+def suggest_cut(
+    module: nn.Module, batch: Tensor, target_norm: float = 1.0, *, scope: Scope = "all"
+) -> float:
+    """The c for `cut_init_` that brings the mean embedding norm of a fresh network to a target.
+
+    Found by bisection on a copy, in the mode (train or eval) that the module is in; the module,
+    its buffers and the random state stay as they were.
+
+    Args:
+        module: maps `batch` to embeddings, (..., d).
+        batch: some inputs, on the module's device.
+        target_norm: the mean norm wanted; reached to one part in ten thousand.
+        scope: what `cut_init_` will cut.
+
+    Raises:
+        ValueError: if no c between 2**-20 and 2**20 reaches the target, or only one so large
+            that a normalisation layer divides by its eps: the layer undoes the cut before it.
+
+    >>> layer = nn.Linear(2, 2, bias=False)
+    >>> _ = nn.init.eye_(layer.weight)
+    >>> print(f"{suggest_cut(layer, torch.tensor([[6.0, 8.0]]), target_norm=2.0):.2f}")
+    5.00
+    """
+    target = check_number("target_norm", target_norm, "The default is 1.")
+    _check_batch(batch)
+    probe = copy.deepcopy(module)
+    parameters = list(selected_parameters(probe, scope).values())
+    fresh = [p.clone() for p in parameters]
+
+    def mean_norm(log_c: float) -> float:
+        for p, start in zip(parameters, fresh, strict=True):
+            p.copy_(start / 2**log_c)
+        z = _output(probe, batch)
+        return float(torch.linalg.vector_norm(z.double(), dim=-1).mean())
+
+    def unreachable(why: str) -> ValueError:
+        return invalid("target_norm", "a mean norm that some cut gives", target, why)
+
+    at_one = norm = mean_norm(0.0)
+    too_large = at_one > target
+    low = high = 0.0
+    while (norm > target) == too_large:  # double or halve c until the target is passed
+        low, high = high, high + (1 if too_large else -1)
+        if abs(high) > _WIDEST or math.isnan(norm):
+            raise unreachable(
+                f"It is {at_one:.4g} at c = 1 and still {norm:.4g} at c = 2**{low:.0f}: a "
+                "normalisation layer or a bias that the scope leaves out holds it there."
+            )
+        norm = mean_norm(high)
+    middle = high
+    while abs(norm / target - 1) > _PRECISION and abs(high - low) > 1e-9:
+        middle = (low + high) / 2
+        norm = mean_norm(middle)
+        low, high = (middle, high) if (norm > target) == too_large else (low, middle)
+
+    _remove_eps_(probe)
+    if not abs(mean_norm(middle) / target - 1) < 0.1:
+        raise unreachable(
+            f"Only at c = {2**middle:.0f} are the weights so small that the eps of a "
+            "normalisation layer outweighs its input. Choose a scope that comes after it."
+        )
+    return 2.0**middle
+
+
+@torch.no_grad()
+def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
+    r"""Names of the parameters whose scale the output does not feel.
+
+    A normalisation that follows such a weight removes its scale (through ReLU and further linear
+    layers too). Dividing it by c leaves every embedding as it was and multiplies its effective
+    learning rate, $\gamma / \|w\|^2$, by $c^2$: on these, cut-initialisation acts that way alone.
+
+    Found by trying, on a float64 copy in train mode with random weights (zeros that some
+    initialisations set would hide what follows them): one forward pass per parameter, so a small
+    batch is best. A parameter that the output does not feel at all, such as a bias before batch
+    normalisation, is not named.
+
+    Args:
+        module: maps `batch` to one tensor.
+        batch: at least two inputs, on the module's device.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> scale_invariant_parameters(net, torch.randn(16, 4))
+    {'0.weight'}
+    """
+    _check_batch(batch)
+    selected_parameters(module, "all")  # refuses what has no values
+    probe = copy.deepcopy(module).double().train()
+    batch = batch.double() if batch.is_floating_point() else batch
+    generator = torch.Generator(batch.device).manual_seed(0)
+    parameters = selected_parameters(probe, "all")
+    for p in parameters.values():
+        _randomise_(p, generator)
+    reference = _output(probe, batch)
+
+    def change() -> float:
+        return float((_output(probe, batch) - reference).norm() / reference.norm())
+
+    # Sixteen times the weight moves whatever feels it; what is left where its scale is removed
+    # is the layer's eps, some 1e-5 of the output.
+    factor, tolerance = 16.0, 1e-3
+    names = set()
+    for name, p in parameters.items():
+        value = p.clone()
+        p.mul_(factor)
+        if change() < tolerance:
+            _randomise_(p, generator)
+            if change() > tolerance:
+                names.add(name)
+        p.copy_(value)
+    return names
+
+
+def _randomise_(p: Tensor, generator: torch.Generator) -> None:
+    """Random values that keep activations of order one, whatever the layer."""
+    fan_in = p[0].numel() if p.ndim > 1 else 1
+    p.normal_(std=(2 / fan_in) ** 0.5, generator=generator)
+
+
+def _remove_eps_(module: nn.Module) -> None:
+    """Make the eps of every normalisation layer negligible."""
+    for part in module.modules():
+        if isinstance(getattr(part, "eps", None), float):
+            part.eps = 1e-30  # pyright: ignore[reportArgumentType]
+
+
+def _output(module: nn.Module, batch: Tensor) -> Tensor:
+    """The module's output; the random state is kept, so that every trial has the same dropout."""
+    with torch.random.fork_rng(devices=[batch.device] if batch.is_cuda else []):
+        z = module(batch)
+    if not isinstance(z, Tensor) or z.ndim < 1 or z.numel() == 0:
+        raise invalid("module", "a network that returns one tensor (..., d)", z, "Wrap it.")
+    return z
+
+
+def _check_batch(batch: Tensor) -> None:
+    if not isinstance(batch, Tensor) or batch.ndim < 1 or len(batch) == 0:
+        raise invalid("batch", "a tensor of inputs", batch, "Pass what the module is called with.")

@@ -1,0 +1,54 @@
+"""InfoNCE (NT-Xent), the loss of SimCLR."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from normscope._checks import check_embeddings, check_number
+from normscope._sphere import unit
+from normscope.losses.partition import log_partition, world_size
+
+
+def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool = False) -> Tensor:
+    r"""InfoNCE over all 2n views, each the anchor once: exact, in memory linear in n.
+
+    $\mathcal L = \frac{1}{2n} \sum_i -\hat z_i^\top \hat z_{j(i)} / \tau
+    + \log \sum_{k \ne i} \exp(\hat z_i^\top \hat z_k / \tau)$
+
+    where i and k run over the rows of both views and j(i) is the other view of i.
+
+    Args:
+        z1: raw embeddings of the first views, (n, d).
+        z2: raw embeddings of the second views, (n, d).
+        temperature: $\tau$; SimCLR takes .5 (its Table 5, on CIFAR-10).
+        gather: take negatives from every process of the default process group. Each process
+            then returns the loss of the joined batch, and the gradients, averaged over processes
+            as DistributedDataParallel does, are those of one process on the joined batch (so in
+            z1 and z2 they are world-size times larger). Batches must be of one size.
+
+    Returns:
+        A scalar, in float32 or wider. Half-precision embeddings are worked on in float32. A row
+        of zeros counts as orthogonal to all others and gets no gradient.
+
+    Paper: Equation 1, with the two directions averaged.
+
+    >>> z = torch.eye(4)
+    >>> info_nce(z[:2], z[2:], temperature=1.0)  # log 3: all cosines are zero
+    tensor(1.0986)
+    """
+    check_embeddings(z1=z1, z2=z2)
+    tau = check_number("temperature", temperature, "SimCLR uses 0.5.")
+    u1, _ = unit(z1)
+    u2, _ = unit(z2)
+    log_s = log_partition(torch.cat([u1, u2]), temperature=tau, gather=gather)  # 2n
+    loss = log_s.mean() - (u1 * u2).sum(-1).mean() / tau
+    return _with_joined_value(loss) if gather and world_size() > 1 else loss
+
+
+def _with_joined_value(loss: Tensor) -> Tensor:
+    """The mean of the processes' losses, with this process's gradient."""
+    joined = loss.detach().clone()
+    dist.all_reduce(joined)
+    return loss + (joined / world_size() - loss.detach())

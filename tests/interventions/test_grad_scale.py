@@ -1,0 +1,123 @@
+"""GradScale: identity forward, scaled backward, wherever PyTorch can take it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from normscope import GradScale, grad_scale
+
+powers = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0])
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+def backward_through(z: Tensor, power: float) -> tuple[Tensor, Tensor]:
+    """The gradient sent in and the one that came out."""
+    z = z.detach().requires_grad_()
+    incoming = torch.randn_like(z)
+    (out,) = torch.autograd.grad(grad_scale(z, power), z, incoming)
+    return incoming, out
+
+
+@given(shapes, powers)
+def test_grad_scale_multiplies_each_row_by_a_power_of_its_norm(
+    shape: list[int], power: float
+) -> None:
+    z = torch.randn(shape, dtype=torch.float64)
+    incoming, out = backward_through(z, power)
+    torch.testing.assert_close(out, incoming * z.norm(dim=-1, keepdim=True) ** power)
+
+
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 1e3])
+def test_grad_scale_power_one_removes_norm_from_gradient(norm: float) -> None:
+    direction, t = torch.randn(2, 5, 8)
+    z = (norm * direction).requires_grad_()
+    torch.cosine_similarity(grad_scale(z, power=1.0), t).sum().backward()
+    unit = direction / direction.norm(dim=-1, keepdim=True)
+    unit.requires_grad_()
+    torch.cosine_similarity(unit, t).sum().backward()
+    torch.testing.assert_close(z.grad, unit.grad)
+
+
+def test_grad_scale_power_zero_adds_nothing_to_the_graph() -> None:
+    z = torch.randn(2, 3, requires_grad=True)
+    assert grad_scale(z, power=0) is z
+    assert GradScale(0)(z) is z
+
+
+@pytest.mark.parametrize("power", [-1.0, 0.5, 1.0])
+def test_grad_scale_gives_zero_rows_a_zero_gradient(power: float) -> None:
+    incoming, out = backward_through(torch.tensor([[0.0, 0.0], [3.0, 4.0]]), power)
+    assert torch.equal(out[0], torch.zeros(2))
+    torch.testing.assert_close(out[1], incoming[1] * 5.0**power)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_grad_scale_takes_the_norm_of_half_inputs_in_float32(dtype: torch.dtype) -> None:
+    z = torch.full((1, 4096), 200.0, dtype=dtype)  # norm 12,800; the sum of squares is 1.6e8
+    z = z.requires_grad_()
+    (out,) = torch.autograd.grad(grad_scale(z), z, torch.full_like(z, 2.0**-10))
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.float(), torch.full((1, 4096), 12.5), rtol=1e-2, atol=0)
+
+
+def test_grad_scale_keeps_values_bit_for_bit_including_infinities_and_nan() -> None:
+    z = torch.tensor([[-0.0, torch.inf], [torch.nan, 1.0]])
+    out = grad_scale(z)
+    assert torch.equal(out.view(torch.int32), z.view(torch.int32))
+
+
+def test_grad_scale_is_the_identity_under_autocast() -> None:
+    layer = nn.Sequential(nn.Linear(4, 3), GradScale())
+    x = torch.randn(5, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = layer(x)
+        plain = layer[0](x)
+        out.sum().backward()
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, plain)
+    assert layer[0].weight.grad.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's
+def test_grad_scale_compiles_whole_with_equal_values_and_gradients() -> None:
+    def loss(z: Tensor) -> Tensor:
+        return torch.cosine_similarity(grad_scale(z, 1.0), torch.arange(3.0), dim=-1).sum()
+
+    z = torch.randn(2, 4, 3, requires_grad=True)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    (expected,) = torch.autograd.grad(loss(z), z)
+    (value,) = torch.autograd.grad(compiled(z), z)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(compiled(z), loss(z))
+
+
+def test_grad_scale_works_with_torch_func_grad_vmap_and_jacrev() -> None:
+    z, weight = torch.randn(5, 3), torch.randn(3)
+
+    def loss(z: Tensor) -> Tensor:
+        return (grad_scale(z, 1.0) * weight).sum()
+
+    expected = weight * z.norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(torch.func.grad(loss)(z), expected)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(z), expected)
+    jacobian = torch.func.jacrev(grad_scale)(z[0])
+    torch.testing.assert_close(jacobian, z[0].norm() * torch.eye(3))
+
+
+def test_grad_scale_second_derivative_is_that_of_the_scaled_gradient() -> None:
+    z = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(grad_scale(z, 1.0).sum(), z, create_graph=True)
+    (second,) = torch.autograd.grad(first[0], z)  # d |z| / dz
+    torch.testing.assert_close(second, z.detach() / 5)
+
+
+def test_grad_scale_refuses_what_has_no_norm() -> None:
+    with pytest.raises(ValueError, match="z must be a floating-point tensor"):
+        grad_scale(torch.ones(2, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="z must be a floating-point tensor"):
+        grad_scale(torch.tensor(1.0))
+    for power in (float("nan"), "1", True, None):
+        with pytest.raises(ValueError, match="power must be a finite number"):
+            GradScale(power)  # pyright: ignore[reportArgumentType]

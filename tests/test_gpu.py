@@ -1,0 +1,72 @@
+"""The same answers on a GPU as on the CPU."""
+
+import pytest
+import torch
+from torch import nn
+
+import normscope as ns
+
+pytestmark = pytest.mark.gpu
+
+
+def on_both(function, *tensors: torch.Tensor):
+    return function(*tensors), function(*(t.cuda() for t in tensors))
+
+
+def test_theory_agrees() -> None:
+    z, t = torch.randn(2, 5, 8, dtype=torch.float64)
+    phi = torch.rand(7, dtype=torch.float64) * 3
+    for function, tensors in (
+        (ns.theory.cosine_grad, (z, t)),
+        (lambda z, t: ns.theory.info_nce_grad(z, t, t[None].expand(5, 5, 8)).anchor, (z, t)),
+        (lambda phi: ns.theory.step_gain(phi, 2.0, 0.5), (phi,)),
+        (lambda phi: ns.theory.step_gain_bound(phi, 2.0, 0.5), (phi,)),
+        (lambda eps: ns.theory.opposite_halves_probability(20, eps), (phi / 4 + 0.01,)),
+    ):
+        cpu, cuda = on_both(function, *tensors)
+        assert cuda.is_cuda
+        torch.testing.assert_close(cuda.cpu(), cpu, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [6, 3000])
+@pytest.mark.parametrize("tau", [0.01, 0.5])
+def test_info_nce_and_its_gradient_agree(n: int, tau: float) -> None:
+    z = torch.randn(2, n, 16, dtype=torch.float64)
+    grads = []
+    for device in ("cpu", "cuda"):
+        z1, z2 = z.to(device).requires_grad_()
+        loss = ns.losses.info_nce(z1, z2, temperature=tau)
+        grads.append([loss.cpu(), *(g.cpu() for g in torch.autograd.grad(loss, (z1, z2)))])
+    for cpu, cuda in zip(*grads, strict=True):
+        torch.testing.assert_close(cuda, cpu, rtol=1e-9, atol=1e-12)
+
+
+def test_supervised_info_nce_agrees() -> None:
+    z, labels = torch.randn(50, 8, dtype=torch.float64), torch.randint(4, (50,))
+    cpu, cuda = on_both(
+        lambda z, y: ns.losses.supervised_info_nce(z, y, positives="all"), z, labels
+    )
+    torch.testing.assert_close(cuda.cpu(), cpu)
+    assert ns.losses.supervised_info_nce(z.cuda(), labels.cuda()).isfinite()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_grad_scale_compiled_under_autocast() -> None:
+    net = nn.Sequential(nn.Linear(8, 4), ns.GradScale(1.0)).cuda()
+    x = torch.randn(6, 8, device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = torch.compile(net, fullgraph=True)(x)
+        torch.testing.assert_close(out, net(x))
+    out.float().sum().backward()
+    assert net[0].weight.grad.isfinite().all()
+
+
+def test_cut_init_and_probes() -> None:
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)).cuda()
+    x = torch.randn(32, 8, device="cuda")
+    rng = torch.cuda.get_rng_state()
+    c = ns.suggest_cut(net, x)
+    assert ns.scale_invariant_parameters(net, x) == {"0.weight"}
+    assert torch.equal(torch.cuda.get_rng_state(), rng)
+    assert ns.cut_init_(net, c)(x).norm(dim=-1).mean().item() == pytest.approx(1, rel=1e-3)
+    assert net.cut_init_c.is_cuda
