@@ -55,6 +55,7 @@ def main() -> None:
     except ValueError as error:
         got = {"error": str(error)}
     torch.save(got, folder / f"{rank}.pt")
+    dist.barrier()  # neither leaves while the other still talks
     dist.destroy_process_group()
 
 

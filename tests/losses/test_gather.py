@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -21,13 +22,17 @@ def load_worker():
 
 def run_two(folder: Path, case: str) -> list[dict]:
     command = [sys.executable, str(WORKER)]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(folder), case], stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors.decode()
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen([*command, str(rank), str(folder), case], stderr=subprocess.PIPE)
+            )
+            for rank in range(2)
+        ]
+        for process in processes:
+            stack.callback(process.kill)  # a hung one must not outlive the test
+        ends = [process.communicate(timeout=120)[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], ends
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

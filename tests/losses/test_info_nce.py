@@ -46,7 +46,7 @@ def relative_error(value: Tensor, reference: Tensor) -> float:
 
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(partition._TILE, "cpu", 7)
+    monkeypatch.setitem(partition._TILE, "cpu", 7)  # up to 7 tiles a side, of which 4 are kept
 
 
 @given(st.integers(1, 6), st.integers(1, 8), taus, st.integers(0, 2**31))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from normscope._checks import check_embeddings, check_number
 from normscope._sphere import unit
-from normscope.losses.partition import log_partition, world_size
+from normscope.losses.partition import mean_log_partition, world_size
 
 
 def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool = False) -> Tensor:
@@ -22,7 +22,7 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     Args:
         z1: raw embeddings of the first views, (n, d).
         z2: raw embeddings of the second views, (n, d).
-        temperature: $\tau$; SimCLR takes .5 (its Table 5, on CIFAR-10).
+        temperature: $\tau$, at least .003; SimCLR takes .5 on CIFAR-10.
         gather: take negatives from every process of the default process group. Each process
             then returns the loss of the joined batch, and the gradients, averaged over processes
             as DistributedDataParallel does, are those of one process on the joined batch (so in
@@ -42,8 +42,10 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     tau = check_number("temperature", temperature, "SimCLR uses 0.5.")
     u1, _ = unit(z1)
     u2, _ = unit(z2)
-    log_s = log_partition(torch.cat([u1, u2]), temperature=tau, gather=gather)  # 2n
-    loss = log_s.mean() - (u1 * u2).sum(-1).mean() / tau
+    u = torch.cat([u1, u2])  # 2n d
+    weights = u.new_full((len(u),), 1 / len(u))
+    repulsion = mean_log_partition(u, weights, temperature=tau, gather=gather)
+    loss = repulsion - (u1 * u2).sum(-1).mean() / tau
     return _with_joined_value(loss) if gather and world_size() > 1 else loss
 
 

@@ -1,14 +1,16 @@
-r"""$\log S_i$, the repulsive half of InfoNCE, without ever holding the similarity matrix.
+r"""The repulsive half of InfoNCE, $\log S_i$, without ever holding the similarity matrix.
 
-The matrix is walked in square tiles, twice: once for the log-partition of each row, once more
-in the backward pass, whose closed form needs nothing but those. It is symmetric, so that a tile
-above the diagonal serves its mirror image too, and the whole takes two thirds of the arithmetic
-of the usual way.
+The matrix of $E_{ik} = \exp((\hat z_i^\top \hat z_k - 1) / \tau)$ is walked in square tiles,
+twice: once for its row sums, once in the backward pass, whose closed form needs nothing else. It
+is symmetric, so that a tile above the diagonal serves its mirror image too: two thirds of the
+arithmetic of the usual way. The first few tiles are kept from one walk to the other, so that a
+batch of ordinary size is walked once; what is kept does not grow with n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -17,77 +19,110 @@ from torch.autograd.function import once_differentiable
 
 from normscope._checks import invalid
 
-# Rows and columns of a tile. 1024 keeps two of them in a CPU's cache; a GPU wants fewer launches.
+# Rows and columns of a tile: 1024 stay in a CPU's cache; a GPU wants fewer, larger launches.
 _TILE = {"cpu": 1024, "cuda": 4096}
+_KEPT_TILES = 4
+
+# E spans exp(-2 / tau) to 1: float32 holds that, and its inverse, down to tau = .025, float64
+# (taken below that) down to .003.
+_WIDEST_FLOAT32 = 80.0
+LOWEST_TEMPERATURE = 0.003
 
 
-def log_partition(u: Tensor, *, temperature: float, gather: bool = False) -> Tensor:
-    r"""$\log \sum_{k \ne i} \exp(\hat z_i^\top \hat z_k / \tau)$ for each row i of u, (n,).
+def mean_log_partition(
+    u: Tensor, weights: Tensor, *, temperature: float, gather: bool = False
+) -> Tensor:
+    r"""$\sum_i w_i \log \sum_{k \ne i} \exp(\hat z_i^\top \hat z_k / \tau)$, a scalar.
 
     Args:
         u: directions, (n, d), each of norm one or zero; n at least 2.
-        temperature: $\tau$.
-        gather: let k run over the rows of every process. The gradient is then that of the sum
-            over processes of whatever each makes of its own rows.
+        weights: $w_i$, (n,), not negative; constants, with no gradient of their own.
+        temperature: $\tau$, at least .003.
+        gather: let k run over the rows of every process, i over this one's. The gradient is then
+            that of the sum over processes, each of which must go on alike with its result.
 
-    >>> log_partition(torch.eye(3), temperature=1.0)  # log(e^0 + e^0)
-    tensor([0.6931, 0.6931, 0.6931])
+    >>> mean_log_partition(torch.eye(3), torch.tensor([1.0, 0, 0]), temperature=1.0)  # log 2
+    tensor(0.6931)
     """
-    return _LogPartition.apply(u, temperature, gather and world_size() > 1)  # pyright: ignore[reportReturnType]
+    if temperature < LOWEST_TEMPERATURE:
+        raise invalid("temperature", f"at least {LOWEST_TEMPERATURE}", temperature, "Usual: 0.5.")
+    return _MeanLogPartition.apply(u, weights, temperature, gather and world_size() > 1)  # pyright: ignore[reportReturnType]
 
 
-class _LogPartition(torch.autograd.Function):
+class _MeanLogPartition(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u: Tensor, temperature: float, gather: bool) -> Tensor:
+    def forward(ctx, u: Tensor, weights: Tensor, temperature: float, gather: bool) -> Tensor:
         if gather:
             _check_alike_everywhere(u)
-        every = _own_first(u) if gather else u  # n d, or all processes' rows
-        log_s = u.new_full((len(u),), -torch.inf)
-        with torch.autocast(u.device.type, enabled=False):  # similarity / tau needs its digits
-            for rows, columns, mirrored, s in _tiles(u / temperature, every):
-                log_s[rows] = torch.logaddexp(log_s[rows], s.logsumexp(1))
-                if mirrored:
-                    log_s[columns] = torch.logaddexp(log_s[columns], s.logsumexp(0))
-        ctx.save_for_backward(u, every, _own_first(log_s) if gather else log_s)
-        ctx.temperature, ctx.gather = temperature, gather
-        return log_s
+        every = _own_first(u) if gather else u  # n d, or the rows of all processes
+        ctx.kept = []
+        s = torch.zeros(len(u), dtype=_wide(u, temperature), device=u.device)
+        for tile in _tiles(u, every, temperature, ctx.kept):
+            s[tile.rows] += tile.e.sum(1)
+            if tile.mirrored:
+                s[tile.columns] += tile.e.sum(0)
+        a = weights / s
+        ctx.save_for_backward(u, every, _own_first(a) if gather else a)
+        ctx.temperature = temperature
+        return (weights * (s.log() + 1 / temperature)).sum().to(u.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        r"""$\nabla_{u_i} = \frac1\tau \sum_k (g_i p_{ik} + g_k p_{ki})\, u_k$."""
-        u, every, log_s = ctx.saved_tensors
-        g = _own_first(grad) if ctx.gather else grad
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        r"""$\nabla_{u_i} = \frac1\tau \sum_k E_{ik} (a_i + a_k) u_k$ with $a_i = w_i / S_i$."""
+        u, every, a = ctx.saved_tensors
         out = torch.zeros_like(u)
-        with torch.autocast(u.device.type, enabled=False):
-            for rows, columns, mirrored, s in _tiles(u / ctx.temperature, every):
-                p = (s - log_s[rows, None]).exp_().mul_(g[rows, None])  # g_i p_ik
-                p += s.sub_(log_s[columns]).exp_().mul_(g[columns])  # g_k p_ki
-                out[rows].addmm_(p, every[columns])
-                if mirrored:
-                    out[columns].addmm_(p.T, every[rows])
-        return out.div_(ctx.temperature), None, None
+        for tile in _tiles(u, every, ctx.temperature, ctx.kept):
+            p = (tile.e * a[tile.columns]).addcmul_(tile.e, a[tile.rows, None]).to(u.dtype)
+            with torch.autocast(u.device.type, enabled=False):
+                out[tile.rows].addmm_(p, every[tile.columns])
+                if tile.mirrored:
+                    out[tile.columns].addmm_(p.T, every[tile.rows])
+        return out * (grad / ctx.temperature), None, None, None
 
 
-def _tiles(scaled: Tensor, every: Tensor) -> Iterator[tuple[slice, slice, bool, Tensor]]:
-    """Tiles of `scaled @ every.T` on and above the diagonal, the diagonal itself at -inf.
+class _Tile(NamedTuple):
+    rows: slice
+    columns: slice
+    mirrored: bool  # whether it stands for its mirror image below the diagonal as well
+    e: Tensor  # E over these rows and columns; the diagonal is zero
 
-    The rows of `scaled` are the first of `every`. Yields the rows, the columns, whether the tile
-    stands for its mirror image as well, and the tile, which the caller may overwrite.
+
+def _tiles(u: Tensor, every: Tensor, temperature: float, kept: list[Tensor]) -> Iterator[_Tile]:
+    """The tiles of E on and above its diagonal, valid until the next one is asked for.
+
+    The rows of `u` are the first of `every`. The first tiles are left in `kept`, and taken from
+    there when it holds them.
     """
-    n, tile = len(scaled), _TILE.get(scaled.device.type, 1024)
-    buffer = scaled.new_empty(min(n, tile) * min(len(every), tile))
-    for top in range(0, n, tile):
-        rows = slice(top, min(top + tile, n))
-        starts = [*range(top, n, tile), *range(n, len(every), tile)]
-        for left, following in zip(starts, [*starts[1:], len(every)], strict=True):
-            columns = slice(left, following)
-            shape = (rows.stop - rows.start, columns.stop - columns.start)
-            s = buffer[: shape[0] * shape[1]].view(shape)
-            torch.mm(scaled[rows], every[columns].T, out=s)
-            if left == top:
-                s.fill_diagonal_(-torch.inf)
-            yield rows, columns, top < left < n, s
+    n, size = len(u), _TILE.get(u.device.type, 1024)
+    scaled = u / temperature
+    buffer = u.new_empty(min(n, size) * min(len(every), size))
+    index = 0
+    for top in range(0, n, size):
+        rows = slice(top, min(top + size, n))
+        lefts = [*range(top, n, size), *range(n, len(every), size)]
+        for left, right in zip(lefts, [*lefts[1:], len(every)], strict=True):
+            if index < len(kept):
+                e = kept[index]
+            else:
+                shape = (rows.stop - rows.start, right - left)
+                e = buffer[: shape[0] * shape[1]].view(shape)
+                if index < _KEPT_TILES:
+                    e = torch.empty_like(e)
+                with torch.autocast(u.device.type, enabled=False):
+                    torch.mm(scaled[rows], every[left:right].T, out=e)
+                e = e.to(_wide(u, temperature)).sub_(1 / temperature).exp_()
+                if left == top:
+                    e.fill_diagonal_(0)
+                if index < _KEPT_TILES:
+                    kept.append(e)
+            yield _Tile(rows, slice(left, right), top < left < n, e)
+            index += 1
+
+
+def _wide(u: Tensor, temperature: float) -> torch.dtype:
+    """The dtype that holds E and its sums at this temperature."""
+    return u.dtype if 2 / temperature <= _WIDEST_FLOAT32 else torch.float64
 
 
 def world_size() -> int:
@@ -107,6 +142,5 @@ def _check_alike_everywhere(u: Tensor) -> None:
     """Refuse batches that differ between processes; gathering them would hang or mix rows."""
     shapes = _own_first(torch.tensor([u.shape], device=u.device)).tolist()
     if any(shape != shapes[0] for shape in shapes):
-        raise invalid(
-            "z1", "of one shape on every process", f"(2n, d) = {shapes}", "Drop the last batch."
-        )
+        got = f"(2n, d) = {shapes}"
+        raise invalid("z1", "of one shape on every process", got, "Drop the last batch.")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normscope._checks import check_embeddings, check_labels, check_number, invalid
 from normscope._sphere import unit
-from normscope.losses.partition import log_partition
+from normscope.losses.partition import mean_log_partition
 
 
 def supervised_info_nce(
@@ -57,9 +57,10 @@ def supervised_info_nce(
     else:
         class_sum = u.new_zeros(len(counts), u.shape[1]).index_add(0, index, u)
         partner = (class_sum[index] - u) / others.clamp_min(1)[:, None]
-    losses = log_partition(u, temperature=tau) - (u * partner).sum(-1) / tau
     has_positive = others > 0
-    return (losses * has_positive).sum() / has_positive.sum().clamp_min(1)
+    weights = has_positive / has_positive.sum().clamp_min(1).to(u.dtype)
+    attraction = (weights * (u * partner).sum(-1)).sum() / tau
+    return mean_log_partition(u, weights, temperature=tau) - attraction
 
 
 def _random_partner(index: Tensor, counts: Tensor, generator: torch.Generator | None) -> Tensor:

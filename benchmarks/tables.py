@@ -1,0 +1,85 @@
+"""What every benchmark shares: its JSON, the table it prints, and the README made from all JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Table:
+    """One benchmark's results, as printed and as stored."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+    measured: dict[str, object]
+    command: str = field(default_factory=lambda: " ".join(["python", *sys.argv]))
+    hardware: str = field(default_factory=lambda: hardware())
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def markdown(self) -> str:
+        """The table with its title, command and conditions."""
+        versions = ", ".join(f"{name} {v}" for name, v in self.versions.items())
+        lines = [f"## {self.title}", "", f"`{self.command}`", "", f"{self.hardware}; {versions}."]
+        lines += ["", "| " + " | ".join(self.columns) + " |", "|---" * len(self.columns) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        if self.notes:
+            lines += [""] + [f"- {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def save(self, name: str, folder: Path) -> None:
+        """Print the table, store it as JSON, and make the folder's README anew from all of them."""
+        print(self.markdown())
+        (folder / "results").mkdir(parents=True, exist_ok=True)
+        _replace(folder / "results" / f"{name}.json", json.dumps(asdict(self), indent=1) + "\n")
+        _replace(folder / "README.md", readme(folder))
+
+
+def readme(folder: Path) -> str:
+    """The text of README.md, made from the stored results alone."""
+    stored = [json.loads(path.read_text()) for path in sorted((folder / "results").glob("*.json"))]
+    tables = [Table(**result).markdown() for result in stored]
+    head = "# Benchmarks\n\nMade from `results/*.json` by the scripts themselves; do not edit."
+    return "\n\n".join([head, *tables]) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is never seen half-written."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def installed(*names: str) -> dict[str, str]:
+    """The versions of the packages that are installed, and of Python."""
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> str:
+    """The processor, its cores, and the GPU if there is one."""
+    text = f"{_cpu_name()}, {len(os.sched_getaffinity(0))} cores"
+    return f"{torch.cuda.get_device_name()}, {text}" if torch.cuda.is_available() else text
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

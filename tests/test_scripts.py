@@ -1,0 +1,62 @@
+"""The README's code, the example and the benchmark run as a reader would run them."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command: object, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_readme_code_runs_as_printed() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = run("-W", "error", "-c", block)
+        assert done.returncode == 0, done.stderr
+
+
+def test_example_prints_every_start_and_draws(tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "digits.png"
+    done = run(ROOT / "examples/digits.py", "--epochs", 1, "--out", picture)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("weights x 4") == 3
+    assert "nan" not in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_example_refuses_no_epochs_in_one_line() -> None:
+    done = run(ROOT / "examples/digits.py", "--epochs", 0)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("--epochs must be at least 1, got 0.")
+
+
+def test_benchmark_measures_every_way_it_can_import(tmp_path: Path) -> None:
+    script = ROOT / "benchmarks/info_nce.py"
+    done = run(script, "--sizes", 64, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/info_nce-cpu.json").read_text())
+    ways = {row[1] for row in stored["rows"]}
+    assert ways >= {"normscope", "full matrix"}
+    skipped = [note for note in stored["notes"] if note.startswith("Skipped")]
+    assert len(ways) + len(skipped) == 4
+    assert stored["measured"]["64"]["normscope"]["bytes"] >= 0
+    assert "| 64 | normscope |" in (tmp_path / "README.md").read_text()
+
+
+def test_benchmark_readme_is_made_from_its_results() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        tables = pytest.importorskip("tables")
+    finally:
+        sys.path.pop(0)
+    assert tables.readme(ROOT / "benchmarks") == (ROOT / "benchmarks/README.md").read_text()
