@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +25,7 @@ class Table:
     rows: list[list[str]]
     notes: list[str]
     measured: dict[str, object]
-    command: str = field(default_factory=lambda: " ".join(["python", *sys.argv]))
+    command: str = field(default_factory=lambda: command())
     hardware: str = field(default_factory=lambda: hardware())
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -70,6 +71,15 @@ def installed(*names: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def command() -> str:
+    """The command line, but for where the results were put."""
+    words = list(sys.argv)
+    if "--folder" in words:
+        at = words.index("--folder")
+        del words[at : at + 2]
+    return "python " + shlex.join(["benchmarks/" + Path(words[0]).name, *words[1:]])
 
 
 def hardware() -> str:
