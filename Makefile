@@ -35,11 +35,11 @@ lint: $(STAMP)  ## ruff: style and formatting
 types: $(STAMP)  ## pyright
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 
-bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/*.json and benchmarks/README.md
+bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and benchmarks/README.md
 	$(BIN)/python benchmarks/info_nce.py
 
 docs: $(VENV)/.docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra into $(VENV)"

@@ -30,7 +30,7 @@ STARTS = {
     "default": ("#000000", "-"),
     "weights x 4": ("#d55e00", "-"),
     "weights x 4, cut": ("#0072b2", "--"),
-    "weights x 4, GradScale": ("#009e73", "-."),
+    "weights x 4, GradScale, lr / 6": ("#009e73", "-."),
 }
 
 
@@ -78,7 +78,7 @@ def train(x: Tensor, start: str, epochs: int) -> History:
                 p.mul_(4)
     if start.endswith("cut"):
         ns.cut_init_(net, ns.suggest_cut(net, x[:256], target_norm=1.0))
-    scale = ns.GradScale(power=1.0 if start.endswith("GradScale") else 0.0)
+    scale = ns.GradScale(power=1.0 if "GradScale" in start else 0.0)
     rate = 0.05 / (6 if scale.power else 1)  # the paper divides by 6; undivided, this diverges
     optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
     for _ in range(epochs):
@@ -149,12 +149,12 @@ def main() -> None:
 
     pixels, _ = load_digits(return_X_y=True)
     x = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
-    print(f"{'start':<24}{'norm, first':>12}{'last':>8}{'loss, first':>14}{'last':>8}")
+    print(f"{'start':<32}{'norm, first':>12}{'last':>8}{'loss, first':>14}{'last':>8}")
     histories = {}
     for start in STARTS:
         histories[start] = h = train(x, start, args.epochs)
         print(
-            f"{start:<24}{h.norms[0]:>12.2f}{h.norms[-1]:>8.2f}"
+            f"{start:<32}{h.norms[0]:>12.2f}{h.norms[-1]:>8.2f}"
             f"{h.losses[0]:>14.3f}{h.losses[-1]:>8.3f}"
         )
     draw(histories, args.out)

@@ -43,7 +43,14 @@ def check_number(name: str, value: object, advice: str, *, positive: bool = True
     return number
 
 
-def check_floating(name: str, value: object, shape: str, *, ndim: int | None = None) -> None:
+def check_floating(
+    name: str,
+    value: object,
+    shape: str,
+    *,
+    ndim: int | None = None,
+    advice: str = "Pass raw embeddings.",
+) -> None:
     """Refuse what is not a floating-point tensor of `ndim` dimensions (or at least one)."""
     fits = (
         isinstance(value, Tensor)
@@ -51,7 +58,7 @@ def check_floating(name: str, value: object, shape: str, *, ndim: int | None = N
         and (value.ndim >= 1 if ndim is None else value.ndim == ndim)
     )
     if not fits:
-        raise invalid(name, f"a floating-point tensor {shape}", value, "Pass raw embeddings.")
+        raise invalid(name, f"a floating-point tensor {shape}", value, advice)
 
 
 def check_embeddings(**embeddings: Tensor) -> None:

@@ -67,6 +67,11 @@ def test_suggest_cut_touches_neither_module_nor_random_state(train: bool) -> Non
     cut_init_(net)  # not marked as cut
 
 
+def test_suggest_cut_refuses_a_network_that_is_cut_already() -> None:
+    with pytest.raises(RuntimeError, match="has been cut already"):
+        suggest_cut(cut_init_(projector()), torch.randn(8, 6))
+
+
 def test_suggest_cut_says_when_no_c_reaches_the_target() -> None:
     x = torch.randn(16, 6)
     normalised = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8, elementwise_affine=False))

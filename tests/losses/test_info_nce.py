@@ -132,13 +132,19 @@ def test_info_nce_is_symmetric_and_blind_to_norms() -> None:
     torch.testing.assert_close(info_nce(7 * z1, 0.1 * z2), loss)
 
 
+def test_info_nce_refuses_a_second_derivative_rather_than_leave_part_of_it_out() -> None:
+    z1, z2 = views(5, 4)
+    with pytest.raises(RuntimeError, match="InfoNCE must be differentiated once"):
+        torch.autograd.grad(info_nce(z1, z2), z1, create_graph=True)
+
+
 def test_info_nce_gather_alone_changes_nothing() -> None:
     z1, z2 = views(5, 4)
     assert torch.equal(info_nce(z1, z2, gather=True), info_nce(z1, z2))
 
 
-def test_info_nce_never_holds_the_similarity_matrix() -> None:
-    """No tensor of the graph or of any operation reaches the size of the full matrix."""
+def test_info_nce_makes_no_tensor_larger_than_a_tile() -> None:
+    """Nothing that any operation returns, forward or backward, grows with n squared."""
     n, largest = 2048, 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):

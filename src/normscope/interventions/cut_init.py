@@ -12,6 +12,8 @@ from normscope.interventions.scope import Scope, selected_parameters
 
 # A buffer, so that the record travels with the weights: into every state_dict, copy and device.
 RECORD = "cut_init_c"
+# An attribute of every part of a module that was cut; the parts hold no buffer of their own.
+_MEMBER = "_part_of_a_cut_module"
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -36,8 +38,10 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
 
     A tied parameter is cut once. A second cut is refused, of the module or of any part of it or
     whole around it: the record is a buffer named `cut_init_c`, kept through `state_dict`. So to
-    resume, build, cut, then load; loading a cut state into an uncut module says that
-    `cut_init_c` is unexpected.
+    resume, build, cut, then load; loading a cut state into an uncut module fails because
+    `cut_init_c` is unexpected (with `strict=False` PyTorch drops the record, and nothing can
+    tell). A cut raises the effective learning rate: with a very small norm a rate that was right
+    may be too large.
 
     Paper: Listing "cut_init", Section 6.
 
@@ -48,13 +52,7 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     """
     c = check_number("c", c, "The paper takes 3 for SimCLR and 9 for SimSiam.")
     parameters = selected_parameters(module, scope)
-    for name, part in module.named_modules():
-        if RECORD in part._buffers or hasattr(part, _MEMBER):
-            where = f"part {name!r} of the module" if name else "the module"
-            raise RuntimeError(
-                f"module must be cut once, but {where} has been cut already. "
-                "To resume, build the network, cut it, then load its checkpoint."
-            )
+    refuse_second_cut(module)
     for p in parameters.values():
         p.div_(c)
     for part in module.modules():
@@ -64,5 +62,12 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     return module
 
 
-# Marks the parts of a module that was cut, which hold no buffer of their own.
-_MEMBER = "_part_of_a_cut_module"
+def refuse_second_cut(module: nn.Module) -> None:
+    """Raise if the module, a part of it, or a whole that it is part of has been cut."""
+    for name, part in module.named_modules():
+        if RECORD in part._buffers or hasattr(part, _MEMBER):
+            where = f"its part {name!r}" if name else "it"
+            raise RuntimeError(
+                f"module must be cut once, but {where} has been cut already. "
+                "To resume, build the network, cut it, then load its checkpoint."
+            )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import check_number, invalid
+from normscope.interventions.cut_init import refuse_second_cut
 from normscope.interventions.scope import Scope, selected_parameters
 
 # c is sought between two to the power of plus and of minus this, to this precision in the norm.
@@ -32,7 +33,7 @@ def suggest_cut(
         scope: what `cut_init_` will cut.
 
     Raises:
-        ValueError: if no c between 2**-20 and 2**20 reaches the target, or only one so large
+        ValueError: if no c from a millionth to a million reaches the target, or only one so large
             that a normalisation layer divides by its eps: the layer undoes the cut before it.
 
     >>> layer = nn.Linear(2, 2, bias=False)
@@ -42,6 +43,7 @@ def suggest_cut(
     """
     target = check_number("target_norm", target_norm, "The default is 1.")
     _check_batch(batch)
+    refuse_second_cut(module)
     probe = copy.deepcopy(module)
     parameters = list(selected_parameters(probe, scope).values())
     fresh = [p.clone() for p in parameters]
@@ -85,9 +87,10 @@ def suggest_cut(
 def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     r"""Names of the parameters whose scale the output does not feel.
 
-    A normalisation that follows such a weight removes its scale (through ReLU and further linear
-    layers too). Dividing it by c leaves every embedding as it was and multiplies its effective
-    learning rate, $\gamma / \|w\|^2$, by $c^2$: on these, cut-initialisation acts that way alone.
+    A normalisation that follows such a weight removes its scale, also through ReLU and further
+    linear layers if no bias comes between. Dividing it by c leaves every embedding as it was and
+    multiplies its effective learning rate, $\gamma / \|w\|^2$, by $c^2$: on these,
+    cut-initialisation acts that way alone.
 
     Found by trying, on a float64 copy in train mode with random weights (zeros that some
     initialisations set would hide what follows them): one forward pass per parameter, so a small

@@ -36,9 +36,9 @@ def dino(
     >>> dino(logits, logits, torch.zeros(4))  # log 4: both are uniform
     tensor(1.3863)
     """
-    check_floating("student", student, "(v, n, m)", ndim=3)
-    check_floating("teacher", teacher, "(w, n, m)", ndim=3)
-    check_floating("center", center, "(m,)", ndim=1)
+    check_floating("student", student, "(v, n, m)", ndim=3, advice="Stack the views' logits.")
+    check_floating("teacher", teacher, "(w, n, m)", ndim=3, advice="Stack the views' logits.")
+    check_floating("center", center, "(m,)", ndim=1, advice="Start from zeros.")
     tau_s = check_number("student_temperature", student_temperature, "DINO uses 0.1.")
     tau_t = check_number("teacher_temperature", teacher_temperature, "DINO uses 0.04.")
     views, global_views = len(student), len(teacher)

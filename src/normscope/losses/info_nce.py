@@ -26,11 +26,13 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
         gather: take negatives from every process of the default process group. Each process
             then returns the loss of the joined batch, and the gradients, averaged over processes
             as DistributedDataParallel does, are those of one process on the joined batch (so in
-            z1 and z2 they are world-size times larger). Batches must be of one size.
+            z1 and z2 they are world-size times larger). Batches must be of one size. Where
+            torch.distributed is not set up, there is one process and nothing to gather.
 
     Returns:
-        A scalar, in float32 or wider. Half-precision embeddings are worked on in float32. A row
-        of zeros counts as orthogonal to all others and gets no gradient.
+        A scalar, in float32 or wider, that can be differentiated once. Half-precision embeddings
+        are worked on in float32. A row of zeros counts as orthogonal to all others and gets no
+        gradient.
 
     Paper: Equation 1, with the two directions averaged.
 

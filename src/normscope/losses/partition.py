@@ -1,4 +1,4 @@
-r"""The repulsive half of InfoNCE, $\log S_i$, without ever holding the similarity matrix.
+r"""The repulsive half of InfoNCE, $\log S_i$, in memory linear in the batch.
 
 The matrix of $E_{ik} = \exp((\hat z_i^\top \hat z_k - 1) / \tau)$ is walked in square tiles,
 twice: once for its row sums, once in the backward pass, whose closed form needs nothing else. It
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from normscope._checks import invalid
 
@@ -67,9 +66,13 @@ class _MeanLogPartition(torch.autograd.Function):
         return (weights * (s.log() + 1 / temperature)).sum().to(u.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         r"""$\nabla_{u_i} = \frac1\tau \sum_k E_{ik} (a_i + a_k) u_k$ with $a_i = w_i / S_i$."""
+        if torch.is_grad_enabled():  # create_graph=True; what follows would be left out of it
+            raise RuntimeError(
+                "InfoNCE must be differentiated once, but create_graph=True asks for more. "
+                "For second derivatives, write the loss with torch.logsumexp."
+            )
         u, every, a = ctx.saved_tensors
         out = torch.zeros_like(u)
         for tile in _tiles(u, every, ctx.temperature, ctx.kept):

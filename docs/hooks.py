@@ -1,0 +1,63 @@
+"""mkdocs hooks: the reference from the docstrings, and formulas as MathML, which needs no script.
+
+A line `::: normscope.losses` in a page becomes every public name of that module, each with its
+signature and docstring. Both happen before Markdown is read, so that it mistakes neither the
+underscores of a formula nor the prompt of a doctest for markup.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from latex2mathml.converter import convert  # pyright: ignore[reportMissingImports]
+
+_CODE_OR_FORMULA = re.compile(r"```.*?```|`[^`\n]*`|\$([^$]+)\$", re.DOTALL)
+_SECTION = re.compile(r"(?m)^(Args|Returns|Raises):\n((?:[ ]{4}.*\n?|\n)+)")
+_DOCTEST = re.compile(r"(?m)^>>> .*\n?(?:^(?!\n).+\n?)*")
+_ITEM = re.compile(r"(?m)^(\w+): ")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with its reference written out and its formulas drawn."""
+    markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
+    drawn = _CODE_OR_FORMULA.sub(
+        lambda match: convert(" ".join(match[1].split())) if match[1] else match[0], markdown
+    )
+    if "$" in _CODE_OR_FORMULA.sub("", drawn):
+        raise ValueError("a formula is not closed: a dollar sign is left outside code")
+    return drawn
+
+
+def _module(name: str) -> str:
+    module = importlib.import_module(name)
+    return "\n\n".join(_entry(public, getattr(module, public)) for public in module.__all__)
+
+
+def _entry(name: str, thing: Any) -> str:
+    signature = str(inspect.signature(thing)).replace("torch.", "")
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)  # annotations are strings
+    if len(name + signature) > 88:
+        inner, arrow, result = signature[1:].rpartition(")")
+        parts = re.split(r", (?![^\[(]*[\])])", inner)
+        signature = "(\n    " + ",\n    ".join(parts) + ",\n" + arrow + result
+    return f"### {name}\n\n```python\n{name}{signature}\n```\n\n{_docstring(thing)}"
+
+
+def _docstring(thing: Any) -> str:
+    """A docstring of this library as Markdown: sections as lists, doctests as code."""
+    text = inspect.getdoc(thing) or ""
+    text = _SECTION.sub(lambda match: f"**{match[1]}**\n\n{_items(match[2])}\n", text + "\n")
+    return _DOCTEST.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", text)
+
+
+def _items(block: str) -> str:
+    """The entries of a section; what belongs to no name is one entry."""
+    lines = inspect.cleandoc(block)
+    if not _ITEM.search(lines):
+        return f"- {' '.join(lines.split())}\n"
+    parts = _ITEM.split(lines)[1:]
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return "".join(f"- `{name}`: {' '.join(what.split())}\n" for name, what in pairs)
