@@ -17,7 +17,9 @@ help:  ## list the targets
 setup: $(STAMP)  ## make .venv and install the package with its development extras
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
+	  $(PYTHON) -m venv --clear --without-pip $(VENV) && \
+	  $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }  # a Python without ensurepip
 	@echo "installing into $(VENV) (once; a minute or two)"
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@

@@ -155,12 +155,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
+    parser.add_argument("--name", help="of the JSON file; info_nce-DEVICE unless given")
     parser.add_argument("--folder", type=Path, default=HERE, help="where README.md is made")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
         print(json.dumps(measure(*json.loads(args.job))))
         return
+
+    for name in ("sizes", "d", "rounds", "repeats"):
+        values = getattr(args, name)
+        if min(values if isinstance(values, list) else [values]) < 1:
+            parser.error(f"--{name} must be at least 1, got {values}.")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device must be cpu, got 'cuda': there is no CUDA device here.")
 
     missing = {way: why for way in args.ways if (why := why_missing(way))}
     ways = [way for way in args.ways if way not in missing]
@@ -172,7 +180,9 @@ def main() -> None:
                     continue
                 print(f"n = {n}, round {turn + 1}, {way}", file=sys.stderr)
                 found.setdefault((n, way), []).append(in_own_process(way, n, args))
-    table(args, ways, missing, found).save(f"info_nce-{args.device}", args.folder)
+    if not any(isinstance(run, dict) for runs in found.values() for run in runs):
+        raise SystemExit(f"nothing could be measured: {found}")
+    table(args, ways, missing, found).save(args.name or f"info_nce-{args.device}", args.folder)
 
 
 def table(args, ways, missing, found) -> Table:
@@ -208,12 +218,16 @@ def table(args, ways, missing, found) -> Table:
         rows=rows,
         notes=[
             *(f"Skipped: {way}, which can't be imported here ({missing[way]})." for way in missing),
-            f"Median of {args.rounds} rounds, each the best of {args.repeats} in a fresh process.",
+            f"Rounds: {args.rounds} (the median is shown), each the best of {args.repeats} in a "
+            "fresh process.",
         ],
         measured=measured,
-        versions=installed("torch", "normscope", "lightly", "pytorch-metric-learning"),
+        versions=installed("torch", "lightly", "pytorch-metric-learning"),
     )
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; nothing was stored") from None

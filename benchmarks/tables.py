@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+import normscope
+
 HERE = Path(__file__).parent
 
 
@@ -64,7 +66,7 @@ def _replace(path: Path, text: str) -> None:
 
 def installed(*names: str) -> dict[str, str]:
     """The versions of the packages that are installed, and of Python."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "normscope": normscope.__version__}
     for name in names:
         try:
             found[name] = version(name)
@@ -76,9 +78,10 @@ def installed(*names: str) -> dict[str, str]:
 def command() -> str:
     """The command line, but for where the results were put."""
     words = list(sys.argv)
-    if "--folder" in words:
-        at = words.index("--folder")
-        del words[at : at + 2]
+    for option in ("--folder", "--name"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
     return "python " + shlex.join(["benchmarks/" + Path(words[0]).name, *words[1:]])
 
 

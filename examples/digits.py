@@ -11,6 +11,7 @@ about ten seconds on two cores.
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,8 +132,9 @@ def draw(histories: dict[str, History], path: Path) -> None:
     norm_axes.set_ylabel("mean embedding norm")
     loss_axes.set(title="What they cost", xlabel="epoch", ylabel="InfoNCE loss")
     loss_axes.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    partial = path.with_name(path.name + ".partial")
+    figure.savefig(partial, dpi=130, format="png")
+    os.replace(partial, path)  # an older picture is never left half overwritten
     plt.close(figure)
 
 
@@ -146,6 +148,12 @@ def main() -> None:
     args = parser.parse_args()
     if args.epochs < 1:
         parser.error(f"--epochs must be at least 1, got {args.epochs}.")
+    if args.out.suffix != ".png" or args.out.is_dir():
+        parser.error(f"--out must be a .png file, got {str(args.out)!r}.")
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out must be in a folder that can be made: {error}.")
 
     pixels, _ = load_digits(return_X_y=True)
     x = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
@@ -162,4 +170,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; nothing was drawn") from None

@@ -97,3 +97,8 @@ def test_public_names_are_there() -> None:
         "opposite_halves_bound",
         "opposite_halves_probability",
     }
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = (SOURCE.parents[1] / "CITATION.cff").read_text()
+    assert f"\nversion: {normscope.__version__}\n" in citation

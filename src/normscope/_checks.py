@@ -37,7 +37,10 @@ def check_number(name: str, value: object, advice: str, *, positive: bool = True
     constraint = "a positive finite number" if positive else "a finite number"
     if not isinstance(value, Real) or isinstance(value, bool):
         raise invalid(name, constraint, value, advice)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number) or (positive and number <= 0):
         raise invalid(name, constraint, value, advice)
     return number

@@ -6,6 +6,22 @@ import torch
 from torch import Tensor
 
 
+def safe_norm(z: Tensor) -> Tensor:
+    r"""$\|z\|$ over the last dimension, (..., 1), in float32 or wider, whatever its size.
+
+    Squares of entries beyond 1e19 overflow float32, and below 1e-23 vanish in it; so the largest
+    entry is taken out first.
+
+    >>> safe_norm(torch.tensor([[3e30, 4e30], [0.0, 0.0]]))
+    tensor([[5.0000e+30],
+            [0.0000e+00]])
+    """
+    z = z.to(torch.promote_types(z.dtype, torch.float32))
+    largest = z.detach().abs().amax(-1, keepdim=True)
+    largest = largest.where((largest > 0) & largest.isfinite(), 1.0)
+    return largest * torch.linalg.vector_norm(z / largest, dim=-1, keepdim=True)
+
+
 def unit(z: Tensor) -> tuple[Tensor, Tensor]:
     r"""$\hat z = z / \|z\|$ and $\|z\|$ over the last dimension, in float32 or wider.
 
@@ -23,9 +39,8 @@ def unit(z: Tensor) -> tuple[Tensor, Tensor]:
             [0.0000, 0.0000]]), tensor([[5.],
             [inf]]))
     """
-    z = z.to(torch.promote_types(z.dtype, torch.float32))
-    norm = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    norm = norm.where(norm > 0, torch.inf)
+    norm = safe_norm(z)
+    norm = norm.where(norm != 0, torch.inf)
     return z / norm, norm
 
 

@@ -75,7 +75,12 @@ def test_cut_init_weights_leaves_norm_layers_of_any_author_alone() -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.ones(2, 2))
 
-    net = nn.Sequential(nn.Linear(2, 2), MyRMSNorm(), nn.MultiheadAttention(2, 1))
+    class NormalisedHead(nn.Linear):
+        pass
+
+    net = nn.Sequential(
+        NormalisedHead(2, 2), MyRMSNorm(), nn.MultiheadAttention(2, 1), nn.LayerNorm([2, 2])
+    )
     before = parameters(net)
     names = cut_names(cut_init_(net, scope="weights"), before, 3.0)
     assert names == {"0.weight", "2.in_proj_weight", "2.out_proj.weight"}
@@ -108,6 +113,28 @@ def test_cut_init_cuts_each_part_of_a_shared_flat_buffer_once() -> None:
     net = nn.ParameterDict({"a": nn.Parameter(flat[:2]), "b": nn.Parameter(flat[2:])})
     cut_init_(net, c=2.0)
     assert torch.equal(flat, torch.full((6,), 0.5))
+
+
+def test_cut_init_changes_nothing_when_it_fails() -> None:
+    named_alike = nn.Linear(2, 2)
+    named_alike.cut_init_c = 1  # pyright: ignore[reportArgumentType]
+    expanded = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    expanded[1].weight = nn.Parameter(torch.randn(1, 4).expand(4, 4))
+    for net in (named_alike, expanded):
+        before = parameters(net)
+        with pytest.raises((KeyError, ValueError)):
+            cut_init_(net)
+        assert cut_names(net, before, 1.0) == set()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
+def test_the_record_of_a_cut_wrapper_is_in_the_networks_own_state_dict(wrap) -> None:
+    net = network()
+    cut_init_(wrap(net))
+    assert "cut_init_c" in net.state_dict()
+    with pytest.raises(RuntimeError, match="has been cut already"):
+        cut_init_(net)
 
 
 def test_cut_init_refuses_parameters_that_share_part_of_their_memory() -> None:
@@ -150,6 +177,7 @@ def test_a_cut_state_does_not_load_into_an_uncut_network_unnoticed(net) -> None:
         net.load_state_dict(network().state_dict())
 
 
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
 def test_cut_init_refuses_modules_without_values() -> None:
     with torch.device("meta"):
         meta = nn.Linear(2, 2)
@@ -158,7 +186,6 @@ def test_cut_init_refuses_modules_without_values() -> None:
             cut_init_(module)
 
 
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
 @pytest.mark.parametrize("c", [0, -3.0, float("inf"), float("nan"), "3", True])
 def test_cut_init_refuses_a_divisor_that_is_not_positive_and_finite(net, c) -> None:
     before = parameters(net)
@@ -172,6 +199,8 @@ def test_cut_init_names_what_is_wrong_with_a_scope(net) -> None:
         cut_init_(net, scope="first")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"names of the module's parameters, got '3.wieght'.*3\."):
         cut_init_(net, scope={"3.wieght"})
+    with pytest.raises(ValueError, match="scope must be"):
+        cut_init_(net, scope=None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"There is no nn\.Linear"):
         cut_init_(nn.Conv2d(3, 3, 1), scope="last")
     with pytest.raises(ValueError, match="a module with parameters in scope"):

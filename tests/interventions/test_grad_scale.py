@@ -55,17 +55,29 @@ def test_grad_scale_gives_zero_rows_a_zero_gradient(power: float) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_grad_scale_takes_the_norm_of_half_inputs_in_float32(dtype: torch.dtype) -> None:
-    z = torch.full((1, 4096), 200.0, dtype=dtype)  # norm 12,800; the sum of squares is 1.6e8
+    z = torch.full((1, 4096), 2000.0, dtype=dtype)  # norm 128,000, beyond float16
     z = z.requires_grad_()
-    (out,) = torch.autograd.grad(grad_scale(z), z, torch.full_like(z, 2.0**-10))
+    (out,) = torch.autograd.grad(grad_scale(z), z, torch.full_like(z, 2.0**-14))
     assert out.dtype == dtype
-    torch.testing.assert_close(out.float(), torch.full((1, 4096), 12.5), rtol=1e-2, atol=0)
+    torch.testing.assert_close(out.float(), torch.full((1, 4096), 7.8125), rtol=1e-2, atol=0)
 
 
 def test_grad_scale_keeps_values_bit_for_bit_including_infinities_and_nan() -> None:
     z = torch.tensor([[-0.0, torch.inf], [torch.nan, 1.0]])
     out = grad_scale(z)
     assert torch.equal(out.view(torch.int32), z.view(torch.int32))
+
+
+def test_grad_scale_lets_the_next_layer_work_in_place() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), GradScale(), nn.ReLU(inplace=True))
+    net(torch.randn(5, 4)).sum().backward()
+    assert net[0].weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_grad_scale_takes_norms_whose_squares_leave_float32(size: float) -> None:
+    incoming, out = backward_through(size * torch.ones(1, 4), 0.5)
+    torch.testing.assert_close(out, incoming * (2 * size) ** 0.5)
 
 
 def test_grad_scale_is_the_identity_under_autocast() -> None:

@@ -72,6 +72,34 @@ def test_suggest_cut_refuses_a_network_that_is_cut_already() -> None:
         suggest_cut(cut_init_(projector()), torch.randn(8, 6))
 
 
+def test_suggest_cut_is_one_where_the_target_is_met() -> None:
+    class OnSphere(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            return nn.functional.normalize(super().forward(input))
+
+    assert suggest_cut(OnSphere(6, 4), torch.randn(8, 6)) == 1.0
+
+
+def test_suggest_cut_does_not_blame_an_eps_that_mattered_before_the_cut() -> None:
+    net, x = projector(), 1e-3 * torch.randn(64, 6)
+    c = suggest_cut(net, x, target_norm=0.1, scope="last")
+    assert mean_norm(cut_init_(net, c, scope="last"), x) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_probes_leave_a_batch_alone_that_the_network_changes_in_place() -> None:
+    net, x = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 4)), torch.randn(16, 6)
+    before = x.clone()
+    suggest_cut(net, x)
+    scale_invariant_parameters(net, x)
+    assert torch.equal(x, before)
+
+
+def test_probes_refuse_an_output_of_nan() -> None:
+    for probe in (suggest_cut, scale_invariant_parameters):
+        with pytest.raises(ValueError, match="got 'NaN'"):
+            probe(nn.Linear(2, 2), torch.full((3, 2), torch.nan))
+
+
 def test_suggest_cut_says_when_no_c_reaches_the_target() -> None:
     x = torch.randn(16, 6)
     normalised = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8, elementwise_affine=False))
@@ -115,6 +143,18 @@ def test_scale_invariance_is_not_seen_where_the_scale_is_felt() -> None:
     assert scale_invariant_parameters(attention, torch.randn(4, 5, 8)) == set()
     saturating = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     assert scale_invariant_parameters(saturating, torch.randn(16, 4)) == set()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_scale_invariance_does_not_depend_on_the_inputs_scale(scale: float) -> None:
+    x = scale * torch.randn(32, 6)
+    assert scale_invariant_parameters(projector().eval(), x) == {"0.weight"}
+
+
+def test_scale_invariance_of_a_spectrally_normalised_layer_is_in_its_weight() -> None:
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3, bias=False))
+    names = scale_invariant_parameters(layer, torch.randn(8, 4))
+    assert names == {"parametrizations.weight.original"}
 
 
 def test_scale_invariance_of_a_weight_normalised_layer_is_in_its_direction() -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from normscope import GradScale
-from normscope.losses import info_nce
+from normscope.losses import info_nce, partition
 
 WORLD, ROWS, TAU = 2, 6, 0.1
 
@@ -29,12 +29,12 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
     return x[0], x[1]
 
 
-def step(net: nn.Module, x1: torch.Tensor, x2: torch.Tensor, *, gather: bool) -> dict:
+def step(net: nn.Module, x1: torch.Tensor, x2: torch.Tensor, *, gather: bool, tau=TAU) -> dict:
     """The loss and its gradients in the parameters and in the embeddings."""
     # one call for both views: DDP counts each forward as a step of its own
     z1, z2 = net(torch.cat([x1, x2])).chunk(2)
     z1.retain_grad()
-    loss = info_nce(z1, z2, temperature=TAU, gather=gather)
+    loss = info_nce(z1, z2, temperature=tau, gather=gather)
     loss.backward()
     grads = [p.grad for p in net.parameters()]
     return {"loss": loss.detach(), "grads": grads, "z1_grad": z1.grad}
@@ -43,6 +43,7 @@ def step(net: nn.Module, x1: torch.Tensor, x2: torch.Tensor, *, gather: bool) ->
 def main() -> None:
     rank, folder, case = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
+    partition._TILE["cpu"] = 5  # several tiles, some of them another process's
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD
     )
@@ -50,8 +51,9 @@ def main() -> None:
     rows = slice(rank * ROWS, (rank + 1) * ROWS)
     if case == "uneven" and rank == 1:
         rows = slice(rank * ROWS, (rank + 1) * ROWS - 2)
+    tau = 0.2 if case == "temperature" and rank == 1 else TAU
     try:
-        got = step(DistributedDataParallel(network()), x1[rows], x2[rows], gather=True)
+        got = step(DistributedDataParallel(network()), x1[rows], x2[rows], gather=True, tau=tau)
     except ValueError as error:
         got = {"error": str(error)}
     torch.save(got, folder / f"{rank}.pt")

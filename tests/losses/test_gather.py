@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import pytest
 import torch
 
 WORKER = Path(__file__).with_name("gather_worker.py")
@@ -57,6 +58,7 @@ def test_info_nce_gather_differs_from_training_on_each_half_alone(tmp_path: Path
     assert abs(got["loss"] - alone["loss"]) > 0.1
 
 
-def test_info_nce_gather_refuses_batches_of_different_size_everywhere(tmp_path: Path) -> None:
-    for got in run_two(tmp_path, "uneven"):
-        assert "must be of one shape on every process" in got["error"]
+@pytest.mark.parametrize("case", ["uneven", "temperature"])
+def test_info_nce_gather_refuses_what_differs_between_processes(tmp_path: Path, case: str) -> None:
+    for got in run_two(tmp_path, case):
+        assert "must be alike on every process" in got["error"]

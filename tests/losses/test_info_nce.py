@@ -46,7 +46,7 @@ def relative_error(value: Tensor, reference: Tensor) -> float:
 
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(partition._TILE, "cpu", 7)  # up to 7 tiles a side, of which 4 are kept
+    monkeypatch.setitem(partition._TILE, "cpu", 7)  # up to 8 tiles a side; 4 tiles in all are kept
 
 
 @given(st.integers(1, 6), st.integers(1, 8), taus, st.integers(0, 2**31))
@@ -101,6 +101,69 @@ def test_info_nce_accumulates_in_float32_down_to_a_temperature_of_one_hundredth(
         # a half's own spacing, else what float32 leaves of a similarity divided by .01
         tolerance = 1e-4 if dtype == torch.float32 else torch.finfo(dtype).eps
         assert relative_error(value.double(), reference.double()) < tolerance
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.001])
+@pytest.mark.parametrize("tau", [0.01, 0.05, 0.5])
+def test_info_nce_keeps_its_digits_when_positives_are_aligned(noise: float, tau: float) -> None:
+    a = torch.randn(64, 128)
+    b = a + noise * torch.randn(64, 128)
+    grads = []
+    for dtype in (torch.float32, torch.float64):
+        z1, z2 = (z.to(dtype).requires_grad_() for z in (a, b))
+        loss = info_nce(z1, z2, temperature=tau)
+        grads.append((loss, torch.autograd.grad(loss, z1)[0]))
+    (loss, grad), (exact_loss, exact_grad) = grads
+    # a cosine's rounding over tau, and the pair's own angle, of which float32 sees 1e-7 / noise^2
+    tolerance = 2e-5 / tau if noise > 0.01 else 0.05
+    assert loss.item() == pytest.approx(exact_loss.item(), rel=tolerance, abs=1e-37)
+    assert (grad.double() - exact_grad).norm() <= tolerance * exact_grad.norm() + 1e-37
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_info_nce_of_opposite_views_at_a_low_temperature_is_finite(dtype: torch.dtype) -> None:
+    z1 = torch.tensor([[1.0, 0.0], [1.0, 0.2]], dtype=dtype, requires_grad=True)
+    z2 = torch.tensor([[-1.0, 0.1], [-1.0, -0.3]], dtype=dtype, requires_grad=True)
+    loss = info_nce(z1, z2, temperature=0.01)
+    torch.testing.assert_close(loss, full_matrix(z1, z2, 0.01), rtol=1e-5, atol=0)
+    assert all(g.isfinite().all() for g in torch.autograd.grad(loss, (z1, z2)))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_info_nce_takes_norms_whose_squares_leave_float32(size: float) -> None:
+    z1, z2 = torch.randn(2, 5, 4)
+    torch.testing.assert_close(info_nce(size * z1, z2), info_nce(z1, z2))
+
+
+def saved_bytes(n: int) -> int:
+    """What the graph of one loss keeps for its backward pass."""
+    total = 0
+
+    def pack(t: Tensor) -> Tensor:
+        nonlocal total
+        total += t.numel() * t.element_size()
+        return t
+
+    z1, z2 = views(n, 8, dtype=torch.float32)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        info_nce(z1, z2)
+    return total
+
+
+@pytest.mark.usefixtures("_small_tiles")
+def test_info_nce_keeps_memory_linear_in_n() -> None:
+    assert saved_bytes(400) < 2.1 * saved_bytes(200)
+
+
+@pytest.mark.usefixtures("_small_tiles")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
+def test_info_nce_compiles_with_more_tiles_than_are_kept() -> None:
+    z1, z2 = views(20, 4)
+    loss = torch.compile(info_nce, backend="aot_eager")(z1, z2)
+    torch.testing.assert_close(loss, info_nce(z1, z2))
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, z1), torch.autograd.grad(info_nce(z1, z2), z1)
+    )
 
 
 def test_info_nce_ignores_autocast() -> None:
@@ -177,6 +240,11 @@ def test_info_nce_makes_no_tensor_larger_than_a_tile() -> None:
 def test_info_nce_refuses_wrong_shapes_and_dtypes(z1, z2, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         info_nce(z1, z2)
+
+
+def test_info_nce_refuses_temperatures_that_float64_cannot_hold() -> None:
+    with pytest.raises(ValueError, match=r"temperature must be at least 0\.003, got 0\.001"):
+        info_nce(torch.ones(2, 2), torch.ones(2, 2), temperature=0.001)
 
 
 @pytest.mark.parametrize("tau", [0, -0.5, math.nan, math.inf, "0.5", None, torch.tensor(0.5)])

@@ -103,6 +103,51 @@ def test_supervised_info_nce_gradients_equal_autograds() -> None:
     torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_supervised_info_nce_differentiates_the_drawn_positive_too() -> None:
+    (z,) = random_tensors(5, (4, 3))
+    u = torch.nn.functional.normalize(z, dim=1)
+    log_p = (u @ u.T).fill_diagonal_(-math.inf).log_softmax(1)
+    (expected,) = torch.autograd.grad(-log_p[torch.arange(4), [1, 0, 3, 2]].mean(), z)
+    (value,) = torch.autograd.grad(supervised_info_nce(z, torch.tensor([0, 0, 1, 1])), z)
+    torch.testing.assert_close(value, expected)
+
+
+def test_supervised_info_nce_draws_from_the_generator_given() -> None:
+    (z,) = random_tensors(5, (40, 3))
+    labels = torch.arange(40) % 2
+
+    def draw(seed: int) -> float:
+        generator = torch.Generator().manual_seed(seed)
+        return supervised_info_nce(z, labels, generator=generator).item()
+
+    assert draw(1) == draw(1) != draw(2)
+
+
+def test_triplet_gradients_equal_autograds_on_squared_distances() -> None:
+    tensors = random_tensors(2, (6, 4), (6, 4), (6, 4))
+    a, p, q = (torch.nn.functional.normalize(t, dim=1) for t in tensors)
+    gap = (a - p).square().sum(1) - (a - q).square().sum(1) + 0.2
+    expected = torch.autograd.grad(gap.clamp_min(0).mean(), tensors)
+    value = torch.autograd.grad(triplet(*tensors), tensors)
+    for got, reference in zip(value, expected, strict=True):
+        torch.testing.assert_close(got, reference)
+
+
+def test_losses_stay_in_float32_under_autocast() -> None:
+    a, b = (t.detach().float() for t in random_tensors(0, (6, 8), (6, 8)))
+    student, teacher = torch.stack([a, b]), torch.stack([b, a])
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    for loss in (
+        lambda: negative_cosine(a, b),
+        lambda: triplet(a, b, b.roll(1, 0)),
+        lambda: supervised_info_nce(a, labels, temperature=0.1),
+        lambda: dino(student, teacher, torch.zeros(8)),
+    ):
+        plain = loss()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(loss(), plain)
+
+
 def test_supervised_info_nce_without_any_positive_is_zero_with_zero_gradient() -> None:
     (z,) = random_tensors(0, (4, 3))
     loss = supervised_info_nce(z, torch.arange(4))
@@ -186,6 +231,9 @@ def test_losses_refuse_wrong_arguments_in_one_line() -> None:
         (lambda: dino(z, z, center), "student must be a floating-point tensor"),
         (lambda: dino(z[None], z[None], center), "teacher must be"),
         (lambda: dino(z[None].repeat(2, 1, 1), z[None], center[:2]), "center must be of shape"),
+        (lambda: dino(z[None].repeat(2, 1, 1)[:, :0], z[None, :0], center), "student must be at"),
+        (lambda: updated_center(center, z), "teacher must be a floating-point tensor"),
+        (lambda: updated_center(center, z[None], momentum=7.0), "momentum must be between 0 and 1"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message) as error:

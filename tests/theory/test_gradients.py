@@ -101,5 +101,7 @@ def test_gradients_refuse_integers_and_bad_temperatures() -> None:
     z = torch.ones(2, 3)
     with pytest.raises(ValueError, match="z must be a floating-point tensor"):
         cosine_grad(torch.ones(2, 3, dtype=torch.int64), z)
+    with pytest.raises(ValueError, match="t must be of dimension 3, as z"):
+        cosine_grad(z, z[:, :2])
     with pytest.raises(ValueError, match="temperature must be a positive finite number, got 0"):
         info_nce_grad(z, z, z[None], temperature=0)

@@ -29,19 +29,21 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
         module: any nn.Module, on any device, before training.
         c: the divisor; the paper takes 3 for SimCLR and 9 for SimSiam.
         scope: what to cut: `"all"` parameters (the paper's listing), `"weights"` (no biases,
-            no normalisation layers), `"last"` (the last linear layer in the order of
+            no layers named ...Norm...), `"last"` (the last linear layer in the order of
             registration, with its bias, so that its output shrinks by exactly c), or a set of
             parameter names.
 
     Returns:
         The same module.
 
-    A tied parameter is cut once. A second cut is refused, of the module or of any part of it or
-    whole around it: the record is a buffer named `cut_init_c`, kept through `state_dict`. So to
-    resume, build, cut, then load; loading a cut state into an uncut module fails because
-    `cut_init_c` is unexpected (with `strict=False` PyTorch drops the record, and nothing can
-    tell). A cut raises the effective learning rate: with a very small norm a rate that was right
-    may be too large.
+    A tied parameter is cut once. A second cut is refused, of the module, of a part of it, or of a
+    whole around it, and of their copies. The state_dict carries a record, the buffer
+    `cut_init_c`: to resume, build, cut, then load. Loading a cut state into an uncut module fails
+    because `cut_init_c` is unexpected (with `strict=False`, or when a part is loaded alone,
+    PyTorch drops the record, and nothing can tell).
+
+    A cut raises the effective learning rate: at a very small norm, a rate that was right may be
+    too large.
 
     Paper: Listing "cut_init", Section 6.
 
@@ -53,21 +55,34 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     c = check_number("c", c, "The paper takes 3 for SimCLR and 9 for SimSiam.")
     parameters = selected_parameters(module, scope)
     refuse_second_cut(module)
+    # The record first: whatever can fail does so before a weight is changed.
+    network = _unwrapped(module)
+    device = next(iter(parameters.values())).device
+    network.register_buffer(RECORD, torch.tensor(c, device=device))
+    for part in network.modules():
+        setattr(part, _MEMBER, True)
     for p in parameters.values():
         p.div_(c)
-    for part in module.modules():
-        setattr(part, _MEMBER, True)
-    device = next(iter(parameters.values())).device
-    module.register_buffer(RECORD, torch.tensor(c, device=device))
     return module
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """The network itself, whose state_dict people save, inside what wraps it."""
+    while True:
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            module = module.module
+        elif isinstance(compiled := getattr(module, "_orig_mod", None), nn.Module):
+            module = compiled
+        else:
+            return module
 
 
 def refuse_second_cut(module: nn.Module) -> None:
     """Raise if the module, a part of it, or a whole that it is part of has been cut."""
     for name, part in module.named_modules():
-        if RECORD in part._buffers or hasattr(part, _MEMBER):
+        if hasattr(part, _MEMBER):
             where = f"its part {name!r}" if name else "it"
             raise RuntimeError(
-                f"module must be cut once, but {where} has been cut already. "
+                f"module must be fresh, but {where} has been cut already. "
                 "To resume, build the network, cut it, then load its checkpoint."
             )

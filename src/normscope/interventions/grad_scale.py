@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import check_floating, check_number
+from normscope._sphere import safe_norm
 
 _ADVICE = "Power 1 cancels the norm from a cosine loss's gradient, 0 changes nothing."
 
@@ -17,7 +18,7 @@ class _GradScale(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor, power: float) -> Tensor:  # noqa: ARG004
-        return z.view_as(z)
+        return z.clone()  # a view would forbid in-place layers after it
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor, float], output: Tensor) -> None:  # noqa: ARG004
@@ -27,14 +28,13 @@ class _GradScale(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (z,) = ctx.saved_tensors
-        return grad * _scale(z, ctx.power).to(grad.dtype), None
+        return (grad * _scale(z, ctx.power)).to(grad.dtype), None
 
 
 def _scale(z: Tensor, power: float) -> Tensor:
     r"""$\|z\|^p$ per row, (..., 1), in float32 or wider; zero for a zero row whatever the power."""
-    dtype = torch.promote_types(z.dtype, torch.float32)
-    norm = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=dtype)
-    nonzero = norm > 0
+    norm = safe_norm(z)
+    nonzero = norm != 0
     return torch.where(nonzero, norm.where(nonzero, 1.0) ** power, 0.0)
 
 
@@ -48,8 +48,8 @@ def grad_scale(z: Tensor, power: float = 1.0) -> Tensor:
         z: embeddings, (..., d), as the network gives them; put this between network and loss.
         power: $p$. At 0 the very same tensor is returned.
 
-    Zero rows get a zero gradient. Works under autocast, `torch.compile`, DDP, and the reverse
-    mode of `torch.func`.
+    Zero rows get a zero gradient (of a finite one). Works under autocast, `torch.compile`, DDP,
+    and the reverse mode of `torch.func`.
 
     Paper: Listing "grad_scaling", Section 6.
 

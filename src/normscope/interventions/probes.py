@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from normscope._checks import check_number, invalid
 from normscope.interventions.cut_init import refuse_second_cut
-from normscope.interventions.scope import Scope, selected_parameters
+from normscope.interventions.scope import Scope, is_normalisation, selected_parameters
 
 # c is sought between two to the power of plus and of minus this, to this precision in the norm.
 _WIDEST = 20
@@ -24,7 +24,7 @@ def suggest_cut(
     """The c for `cut_init_` that brings the mean embedding norm of a fresh network to a target.
 
     Found by bisection on a copy, in the mode (train or eval) that the module is in; the module,
-    its buffers and the random state stay as they were.
+    its buffers and torch's random state stay as they were.
 
     Args:
         module: maps `batch` to embeddings, (..., d).
@@ -59,25 +59,25 @@ def suggest_cut(
 
     at_one = norm = mean_norm(0.0)
     too_large = at_one > target
-    low = high = 0.0
-    while (norm > target) == too_large:  # double or halve c until the target is passed
-        low, high = high, high + (1 if too_large else -1)
-        if abs(high) > _WIDEST or math.isnan(norm):
+    low = high = middle = 0.0
+    while abs(norm / target - 1) > _PRECISION and (norm > target) == too_large:
+        low, high = high, high + (1 if too_large else -1)  # double or halve c
+        if abs(high) > _WIDEST:
             raise unreachable(
-                f"It is {at_one:.4g} at c = 1 and still {norm:.4g} at c = 2**{low:.0f}: a "
-                "normalisation layer or a bias that the scope leaves out holds it there."
+                f"It is {at_one:.4g} at c = 1 and still {norm:.4g} at c = 2**{low:.0f}. Does a "
+                "normalisation layer or a bias that the scope leaves out hold it there?"
             )
-        norm = mean_norm(high)
-    middle = high
+        norm, middle = mean_norm(high), high
     while abs(norm / target - 1) > _PRECISION and abs(high - low) > 1e-9:
         middle = (low + high) / 2
         norm = mean_norm(middle)
         low, high = (middle, high) if (norm > target) == too_large else (low, middle)
 
     _remove_eps_(probe)
-    if not abs(mean_norm(middle) / target - 1) < 0.1:
+    # what eps takes off the norm, as a factor: more after the cut than before?
+    if (mean_norm(middle) / norm) > 1.1 * (mean_norm(0.0) / at_one):
         raise unreachable(
-            f"Only at c = {2**middle:.0f} are the weights so small that the eps of a "
+            f"Only at c = {2**middle:.3g} are the weights so small that the eps of a "
             "normalisation layer outweighs its input. Choose a scope that comes after it."
         )
     return 2.0**middle
@@ -106,11 +106,12 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     {'0.weight'}
     """
     _check_batch(batch)
-    selected_parameters(module, "all")  # refuses what has no values
-    probe = copy.deepcopy(module).double().train()
+    probe = copy.deepcopy(module)
+    parameters = selected_parameters(probe, "all")
+    probe.double().train()
+    _remove_eps_(probe)
     batch = batch.double() if batch.is_floating_point() else batch
     generator = torch.Generator(batch.device).manual_seed(0)
-    parameters = selected_parameters(probe, "all")
     for p in parameters.values():
         _randomise_(p, generator)
     reference = _output(probe, batch)
@@ -118,8 +119,8 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     def change() -> float:
         return float((_output(probe, batch) - reference).norm() / reference.norm())
 
-    # Sixteen times the weight moves whatever feels it; what is left where its scale is removed
-    # is the layer's eps, some 1e-5 of the output.
+    # Sixteen times the weight moves whatever feels it; where its scale is removed, nothing is
+    # left but rounding, or the eps of a layer that does not call itself a norm, some 1e-5.
     factor, tolerance = 16.0, 1e-3
     names = set()
     for name, p in parameters.items():
@@ -135,23 +136,31 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
 
 def _randomise_(p: Tensor, generator: torch.Generator) -> None:
     """Random values that keep activations of order one, whatever the layer."""
-    fan_in = p[0].numel() if p.ndim > 1 else 1
+    fan_in = max(1, math.prod(p.shape[1:]))
     p.normal_(std=(2 / fan_in) ** 0.5, generator=generator)
 
 
 def _remove_eps_(module: nn.Module) -> None:
     """Make the eps of every normalisation layer negligible."""
     for part in module.modules():
-        if isinstance(getattr(part, "eps", None), float):
+        if is_normalisation(part) and isinstance(getattr(part, "eps", None), float):
             part.eps = 1e-30  # pyright: ignore[reportArgumentType]
 
 
 def _output(module: nn.Module, batch: Tensor) -> Tensor:
-    """The module's output; the random state is kept, so that every trial has the same dropout."""
+    """The module's output; batch, buffers and torch's random state stay, so that trials are alike.
+
+    The copy is needed against layers that work in place.
+    """
+    buffers = [(b, b.clone()) for b in module.buffers()]
     with torch.random.fork_rng(devices=[batch.device] if batch.is_cuda else []):
-        z = module(batch)
+        z = module(batch.clone())
+    for b, before in buffers:
+        b.copy_(before)
     if not isinstance(z, Tensor) or z.ndim < 1 or z.numel() == 0:
         raise invalid("module", "a network that returns one tensor (..., d)", z, "Wrap it.")
+    if z.isnan().any():
+        raise invalid("module", "a network whose output is a number", "NaN", "Check the batch.")
     return z
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,8 @@ def _names_in_scope(module: nn.Module, scope: Scope) -> Iterator[tuple[str, nn.P
                 f"For one parameter, pass {{{scope!r}}}.",
             )
         return
+    if not isinstance(scope, Iterable):
+        raise invalid("scope", "'all', 'weights', 'last' or a set of names", scope, "See help.")
     for name in scope:
         if name not in every:
             near = get_close_matches(str(name), every, n=3) or list(every)[:3]
@@ -61,12 +64,16 @@ def _names_in_scope(module: nn.Module, scope: Scope) -> Iterator[tuple[str, nn.P
         yield name, every[name]
 
 
+def is_normalisation(layer: nn.Module) -> bool:
+    """By its name, whoever wrote it: BatchNorm2d, MyRMSNorm, BatchNormAct2d; not NormalisedHead."""
+    return re.search(r"Norm(?![a-z])", type(layer).__name__) is not None
+
+
 def _is_weight(module: nn.Module, name: str) -> bool:
-    """Neither a bias nor part of a normalisation layer, whoever wrote it."""
+    """Neither a bias nor part of a normalisation layer."""
     owner, _, own_name = name.rpartition(".")
-    return (
-        "bias" not in own_name and "norm" not in type(module.get_submodule(owner)).__name__.lower()
-    )
+    is_bias = "bias" in own_name or "bias" in owner.split(".")  # the latter if parametrised
+    return not is_bias and not is_normalisation(module.get_submodule(owner))
 
 
 def _last_linear(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -81,26 +88,37 @@ def _last_linear(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 def _each_memory_once(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     """Tied parameters under their first name, even where each has an object of its own.
 
-    Two views of one storage are tied if they span the same bytes (a transpose does). If they
-    span some of the same bytes, no scaling of each can be right, so that is refused.
+    Two views of one storage are tied if they span the same bytes with as many elements (a
+    transpose does). Where they only overlap, scaling each could not be right: refused.
     """
     once: dict[str, nn.Parameter] = {}
-    spans: dict[tuple[torch.device, int, int], str] = {}
+    spans: dict[_Span, str] = {}
     for name, p in named.items():
-        device, start, stop = span = _memory_span(p)
+        span = _memory_span(p)
         if span in spans:
             continue
-        for (other_device, other_start, other_stop), other in spans.items():
-            if device == other_device and start < other_stop and other_start < stop:
-                pair = f"{name} and {other}"
-                raise invalid("module", "free of partly shared parameters", pair, "Untie them.")
+        clash = next((other for other in spans if span.overlaps(other)), None)
+        if clash or (p.numel() > 1 and 0 in p.stride()):
+            pair = f"{name} and {spans[clash]}" if clash else f"{name}, an expanded tensor"
+            raise invalid("module", "free of partly shared parameters", pair, "Untie them.")
         once[name] = p
         spans[span] = name
     return once
 
 
-def _memory_span(p: Tensor) -> tuple[torch.device, int, int]:
+class _Span(NamedTuple):
+    device: torch.device
+    start: int
+    stop: int
+    elements: int
+
+    def overlaps(self, other: _Span) -> bool:
+        """Whether some address lies in both."""
+        return self.device == other.device and self.start < other.stop and other.start < self.stop
+
+
+def _memory_span(p: Tensor) -> _Span:
     """The addresses from the first element's to past the last one's."""
     last = sum((size - 1) * stride for size, stride in zip(p.shape, p.stride(), strict=True))
-    bytes_spanned = (last + 1) * p.element_size() if p.numel() else 0
-    return p.device, p.data_ptr(), p.data_ptr() + bytes_spanned
+    spanned = (last + 1) * p.element_size() if p.numel() else 0
+    return _Span(p.device, p.data_ptr(), p.data_ptr() + spanned, p.numel())

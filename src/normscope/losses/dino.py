@@ -49,10 +49,13 @@ def dino(
         raise invalid("teacher", constraint, teacher, "Its views are the student's first.")
     if center.shape != teacher.shape[2:]:
         raise invalid("center", f"of shape ({teacher.shape[2]},)", center, "One number a logit.")
-    wide = torch.promote_types(student.dtype, torch.float32)
-    target = ((teacher.detach().to(wide) - center.detach()) / tau_t).softmax(-1)
+    if student.numel() == 0:
+        raise invalid("student", "at least one row and one logit", student, "Skip empty batches.")
+    wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
+    target = ((teacher.detach().to(wide) - center.detach().to(wide)) / tau_t).softmax(-1)
     log_p = (student.to(wide) / tau_s).log_softmax(-1)
-    entropy = -torch.einsum("wnm,vnm->wv", target, log_p) / student.shape[1]
+    with torch.autocast(student.device.type, enabled=False):
+        entropy = -torch.einsum("wnm,vnm->wv", target, log_p) / student.shape[1]
     same_view = torch.eye(global_views, views, dtype=torch.bool, device=entropy.device)
     return entropy.masked_fill(same_view, 0).sum() / (~same_view).sum()
 
@@ -69,4 +72,11 @@ def updated_center(center: Tensor, teacher: Tensor, *, momentum: float = 0.9) ->
     >>> updated_center(torch.zeros(2), torch.ones(2, 3, 2))
     tensor([0.1000, 0.1000])
     """
+    check_floating("center", center, "(m,)", ndim=1, advice="Start from zeros.")
+    check_floating("teacher", teacher, "(w, n, m)", ndim=3, advice="Stack the views' logits.")
+    if teacher.shape[2:] != center.shape or teacher.numel() == 0:
+        raise invalid("teacher", f"(w, n, {len(center)}), not empty", teacher, "As for `dino`.")
+    momentum = check_number("momentum", momentum, "DINO uses 0.9.", positive=False)
+    if not 0 <= momentum <= 1:
+        raise invalid("momentum", "between 0 and 1", momentum, "DINO uses 0.9.")
     return center.lerp(teacher.to(center.dtype).mean((0, 1)), 1 - momentum)

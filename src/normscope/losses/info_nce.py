@@ -6,9 +6,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from normscope._checks import check_embeddings, check_number
+from normscope._checks import check_embeddings
 from normscope._sphere import unit
-from normscope.losses.partition import mean_log_partition, world_size
+from normscope.losses.partition import check_temperature, log_partition, world_size
 
 
 def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool = False) -> Tensor:
@@ -26,8 +26,9 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
         gather: take negatives from every process of the default process group. Each process
             then returns the loss of the joined batch, and the gradients, averaged over processes
             as DistributedDataParallel does, are those of one process on the joined batch (so in
-            z1 and z2 they are world-size times larger). Batches must be of one size. Where
-            torch.distributed is not set up, there is one process and nothing to gather.
+            z1 and z2 they are world-size times larger), as long as the embeddings are: batch
+            normalisation must be SyncBatchNorm. Batches must be of one size, and every process
+            must go on alike. Where torch.distributed is not set up, there is one process.
 
     Returns:
         A scalar, in float32 or wider, that can be differentiated once. Half-precision embeddings
@@ -41,13 +42,14 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     tensor(1.0986)
     """
     check_embeddings(z1=z1, z2=z2)
-    tau = check_number("temperature", temperature, "SimCLR uses 0.5.")
+    tau = check_temperature(temperature)
     u1, _ = unit(z1)
     u2, _ = unit(z2)
-    u = torch.cat([u1, u2])  # 2n d
-    weights = u.new_full((len(u),), 1 / len(u))
-    repulsion = mean_log_partition(u, weights, temperature=tau, gather=gather)
-    loss = repulsion - (u1 * u2).sum(-1).mean() / tau
+    log_s = log_partition(torch.cat([u1, u2]), temperature=tau, paired=True, gather=gather)  # 2n
+    positive = ((u1 * u2).sum(-1) - 1) / tau
+    excess = log_s - positive.repeat(2).to(log_s.dtype)  # log of all negatives over the positive
+    # log(1 + e^x): as the pair aligns, the loss and its gradient shrink and keep their digits
+    loss = torch.logaddexp(excess.new_zeros(()), excess).mean().to(u1.dtype)
     return _with_joined_value(loss) if gather and world_size() > 1 else loss
 
 

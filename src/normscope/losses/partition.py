@@ -16,91 +16,103 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from normscope._checks import invalid
+from normscope._checks import check_number, invalid
 
 # Rows and columns of a tile: 1024 stay in a CPU's cache; a GPU wants fewer, larger launches.
-_TILE = {"cpu": 1024, "cuda": 4096}
+_TILE = {"cpu": 1024, "cuda": 2048}
 _KEPT_TILES = 4
 
 # E spans exp(-2 / tau) to 1: float32 holds that, and its inverse, down to tau = .025, float64
 # (taken below that) down to .003.
 _WIDEST_FLOAT32 = 80.0
-LOWEST_TEMPERATURE = 0.003
+_LOWEST_TEMPERATURE = 0.003
 
 
-def mean_log_partition(
-    u: Tensor, weights: Tensor, *, temperature: float, gather: bool = False
+def check_temperature(temperature: float) -> float:
+    """The temperature, if `log_partition` can take it."""
+    advice = "SimCLR uses 0.5; a tensor would not be differentiated."
+    tau = check_number("temperature", temperature, advice)
+    if tau < _LOWEST_TEMPERATURE:
+        raise invalid("temperature", f"at least {_LOWEST_TEMPERATURE}", temperature, advice)
+    return tau
+
+
+def log_partition(
+    u: Tensor, *, temperature: float, paired: bool = False, gather: bool = False
 ) -> Tensor:
-    r"""$\sum_i w_i \log \sum_{k \ne i} \exp(\hat z_i^\top \hat z_k / \tau)$, a scalar.
+    r"""$\log \sum_k \exp((\hat z_i^\top \hat z_k - 1) / \tau)$ for each row i, over all $k \ne i$.
 
     Args:
-        u: directions, (n, d), each of norm one or zero; n at least 2.
-        weights: $w_i$, (n,), not negative; constants, with no gradient of their own.
-        temperature: $\tau$, at least .003.
+        u: directions, (n, d), each of norm one or zero.
+        temperature: $\tau$, from `check_temperature`.
+        paired: leave out row i's partner too, half the rows further on: its own term is better
+            added outside, where it can't drown what the others add.
         gather: let k run over the rows of every process, i over this one's. The gradient is then
-            that of the sum over processes, each of which must go on alike with its result.
+            that of the sum over processes of whatever each makes of its own result.
 
-    >>> mean_log_partition(torch.eye(3), torch.tensor([1.0, 0, 0]), temperature=1.0)  # log 2
-    tensor(0.6931)
+    Returns:
+        One number per row, (n,), in float64 below a temperature of .025; -inf if no k is left.
+
+    >>> log_partition(torch.eye(3), temperature=1.0)  # log 2 - 1
+    tensor([-0.3069, -0.3069, -0.3069])
     """
-    if temperature < LOWEST_TEMPERATURE:
-        raise invalid("temperature", f"at least {LOWEST_TEMPERATURE}", temperature, "Usual: 0.5.")
-    return _MeanLogPartition.apply(u, weights, temperature, gather and world_size() > 1)  # pyright: ignore[reportReturnType]
+    gather = gather and world_size() > 1
+    return _LogPartition.apply(u, temperature, paired, gather)  # pyright: ignore[reportReturnType]
 
 
-class _MeanLogPartition(torch.autograd.Function):
+class _LogPartition(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u: Tensor, weights: Tensor, temperature: float, gather: bool) -> Tensor:
+    def forward(ctx, u: Tensor, temperature: float, paired: bool, gather: bool) -> Tensor:
         if gather:
-            _check_alike_everywhere(u)
+            _check_alike_everywhere(u, temperature)
         every = _own_first(u) if gather else u  # n d, or the rows of all processes
-        ctx.kept = []
+        kept: list[Tensor] = []
         s = torch.zeros(len(u), dtype=_wide(u, temperature), device=u.device)
-        for tile in _tiles(u, every, temperature, ctx.kept):
+        for tile in _tiles(u, every, temperature, paired, kept):
             s[tile.rows] += tile.e.sum(1)
             if tile.mirrored:
                 s[tile.columns] += tile.e.sum(0)
-        a = weights / s
-        ctx.save_for_backward(u, every, _own_first(a) if gather else a)
-        ctx.temperature = temperature
-        return (weights * (s.log() + 1 / temperature)).sum().to(u.dtype)
+        ctx.save_for_backward(u, every, s, *kept)
+        ctx.temperature, ctx.paired, ctx.gather = temperature, paired, gather
+        return s.log()
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        r"""$\nabla_{u_i} = \frac1\tau \sum_k E_{ik} (a_i + a_k) u_k$ with $a_i = w_i / S_i$."""
+        r"""$\nabla_{u_i} = \frac1\tau \sum_k E_{ik} (a_i + a_k) u_k$ with $a_i = g_i / S_i$."""
         if torch.is_grad_enabled():  # create_graph=True; what follows would be left out of it
             raise RuntimeError(
                 "InfoNCE must be differentiated once, but create_graph=True asks for more. "
                 "For second derivatives, write the loss with torch.logsumexp."
             )
-        u, every, a = ctx.saved_tensors
+        u, every, s, *kept = ctx.saved_tensors
+        a = torch.where(s > 0, grad / s, 0.0)  # no k left: nothing pushes
+        a = _own_first(a) if ctx.gather else a
         out = torch.zeros_like(u)
-        for tile in _tiles(u, every, ctx.temperature, ctx.kept):
+        for tile in _tiles(u, every, ctx.temperature, ctx.paired, kept):
             p = (tile.e * a[tile.columns]).addcmul_(tile.e, a[tile.rows, None]).to(u.dtype)
-            with torch.autocast(u.device.type, enabled=False):
-                out[tile.rows].addmm_(p, every[tile.columns])
-                if tile.mirrored:
-                    out[tile.columns].addmm_(p.T, every[tile.rows])
-        return out * (grad / ctx.temperature), None, None, None
+            out[tile.rows].addmm_(p, every[tile.columns])
+            if tile.mirrored:
+                out[tile.columns].addmm_(p.T, every[tile.rows])
+        return out.div_(ctx.temperature), None, None, None
 
 
 class _Tile(NamedTuple):
     rows: slice
     columns: slice
     mirrored: bool  # whether it stands for its mirror image below the diagonal as well
-    e: Tensor  # E over these rows and columns; the diagonal is zero
+    e: Tensor  # E over these rows and columns; zero where k is left out
 
 
-def _tiles(u: Tensor, every: Tensor, temperature: float, kept: list[Tensor]) -> Iterator[_Tile]:
-    """The tiles of E on and above its diagonal, valid until the next one is asked for.
+def _tiles(
+    u: Tensor, every: Tensor, temperature: float, paired: bool, kept: list[Tensor]
+) -> Iterator[_Tile]:
+    """The tiles of E on and above its diagonal.
 
     The rows of `u` are the first of `every`. The first tiles are left in `kept`, and taken from
-    there when it holds them.
+    there when it holds them; no tile may be changed.
     """
     n, size = len(u), _TILE.get(u.device.type, 1024)
-    scaled = u / temperature
-    buffer = u.new_empty(min(n, size) * min(len(every), size))
-    index = 0
+    scaled, index = u / temperature, 0
     for top in range(0, n, size):
         rows = slice(top, min(top + size, n))
         lefts = [*range(top, n, size), *range(n, len(every), size)]
@@ -108,15 +120,13 @@ def _tiles(u: Tensor, every: Tensor, temperature: float, kept: list[Tensor]) -> 
             if index < len(kept):
                 e = kept[index]
             else:
-                shape = (rows.stop - rows.start, right - left)
-                e = buffer[: shape[0] * shape[1]].view(shape)
-                if index < _KEPT_TILES:
-                    e = torch.empty_like(e)
-                with torch.autocast(u.device.type, enabled=False):
-                    torch.mm(scaled[rows], every[left:right].T, out=e)
+                with torch.autocast(u.device.type, enabled=False):  # E needs all its digits
+                    e = scaled[rows] @ every[left:right].T
                 e = e.to(_wide(u, temperature)).sub_(1 / temperature).exp_()
-                if left == top:
-                    e.fill_diagonal_(0)
+                for shift in (0, n // 2, -n // 2) if paired else (0,):  # i itself, its partner
+                    offset = top - left + shift
+                    if -e.shape[0] < offset < e.shape[1] and left < n:
+                        e.diagonal(offset).zero_()
                 if index < _KEPT_TILES:
                     kept.append(e)
             yield _Tile(rows, slice(left, right), top < left < n, e)
@@ -141,9 +151,10 @@ def _own_first(x: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def _check_alike_everywhere(u: Tensor) -> None:
-    """Refuse batches that differ between processes; gathering them would hang or mix rows."""
-    shapes = _own_first(torch.tensor([u.shape], device=u.device)).tolist()
-    if any(shape != shapes[0] for shape in shapes):
-        got = f"(2n, d) = {shapes}"
-        raise invalid("z1", "of one shape on every process", got, "Drop the last batch.")
+def _check_alike_everywhere(u: Tensor, temperature: float) -> None:
+    """Refuse what differs between processes: gathering would hang, or mix what does not belong."""
+    own = [*u.shape, u.element_size(), temperature]
+    every = _own_first(torch.tensor([own], dtype=torch.float64, device=u.device)).tolist()
+    if any(other != every[0] for other in every):
+        got = f"(2n, d, bytes a number, temperature) = {every}"
+        raise invalid("z1", "alike on every process", got, "Drop the last, smaller batch.")

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from normscope._checks import check_embeddings, check_labels, check_number, invalid
+from normscope._checks import check_embeddings, check_labels, invalid
 from normscope._sphere import unit
-from normscope.losses.partition import mean_log_partition
+from normscope.losses.partition import check_temperature, log_partition
 
 
 def supervised_info_nce(
@@ -44,7 +44,7 @@ def supervised_info_nce(
     """
     check_embeddings(z=z)
     check_labels(labels, z)
-    tau = check_number("temperature", temperature, "The paper's simulation uses 1, SupCon 0.1.")
+    tau = check_temperature(temperature)
     if positives not in ("one", "all"):
         raise invalid("positives", "'one' or 'all'", positives, "The paper draws one.")
     if len(z) < 2:
@@ -58,9 +58,8 @@ def supervised_info_nce(
         class_sum = u.new_zeros(len(counts), u.shape[1]).index_add(0, index, u)
         partner = (class_sum[index] - u) / others.clamp_min(1)[:, None]
     has_positive = others > 0
-    weights = has_positive / has_positive.sum().clamp_min(1).to(u.dtype)
-    attraction = (weights * (u * partner).sum(-1)).sum() / tau
-    return mean_log_partition(u, weights, temperature=tau) - attraction
+    losses = log_partition(u, temperature=tau) - ((u * partner).sum(-1) - 1) / tau
+    return ((losses * has_positive).sum() / has_positive.sum().clamp_min(1)).to(u.dtype)
 
 
 def _random_partner(index: Tensor, counts: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -27,6 +27,6 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, *, margin: float
     (tensor(0.), tensor(2.2000))
     """
     check_embeddings(anchor=anchor, positive=positive, negative=negative)
-    check_number("margin", margin, "FaceNet uses 0.2.", positive=False)
+    margin = check_number("margin", margin, "FaceNet uses 0.2.", positive=False)
     a, p, n = unit(anchor)[0], unit(positive)[0], unit(negative)[0]
     return (2 * (a * (n - p)).sum(-1) + margin).clamp_min(0).mean()

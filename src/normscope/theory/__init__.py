@@ -1,4 +1,7 @@
-"""The paper's closed forms, with its slips corrected; batched, any dtype, any device."""
+"""The paper's closed forms, with its slips corrected.
+
+Batched, any dtype, any device; the path integrals alone are float64 on the CPU.
+"""
 
 from normscope.theory.gradients import InfoNceGrad, cosine_grad, info_nce_grad
 from normscope.theory.opposite_halves import opposite_halves_bound, opposite_halves_probability

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from normscope._checks import check_floating, check_number
+from normscope._checks import check_floating, check_number, invalid
 from normscope._sphere import orthogonal_part, unit
 
 
@@ -28,6 +28,7 @@ def cosine_grad(z: Tensor, t: Tensor) -> Tensor:
     """
     check_floating("z", z, "(..., d)")
     check_floating("t", t, "(..., d)")
+    _check_same_d(z=z, t=t)
     z_hat, norm = unit(z)
     t_hat, _ = unit(t)
     return (-orthogonal_part(t_hat, z_hat) / norm).to(z.dtype)
@@ -75,20 +76,29 @@ def info_nce_grad(
     for name, z in (("anchor", anchor), ("positive", positive), ("negatives", negatives)):
         check_floating(name, z, "(..., d), negatives (..., m, d)")
     tau = check_number("temperature", temperature, "SimCLR uses 0.5.")
-    z_i, norm_i = unit(anchor)
-    z_j, norm_j = unit(positive)
-    z_l, norm_l = unit(negatives)
+    _check_same_d(anchor=anchor, positive=positive, negatives=negatives)
+    zi_hat, norm_i = unit(anchor)
+    zj_hat, norm_j = unit(positive)
+    zl_hat, norm_l = unit(negatives)
 
     # Relative to the positive, so that 1 - p_j is a sum of small terms and keeps all its digits.
-    excess = (torch.einsum("...d,...md->...m", z_i, z_l) - (z_i * z_j).sum(-1, keepdim=True)) / tau
+    cos_j = (zi_hat * zj_hat).sum(-1, keepdim=True)
+    excess = ((zi_hat.unsqueeze(-2) * zl_hat).sum(-1) - cos_j) / tau  # ... m
     log_s = torch.logaddexp(excess.new_zeros(()), excess.logsumexp(-1, keepdim=True))
     p = (excess - log_s).exp().unsqueeze(-1)  # ... m 1
 
-    pull = (p * (z_l - z_j.unsqueeze(-2))).sum(-2)  # sum_k p_k z_k - z_j
+    push = (p * (zl_hat - zj_hat.unsqueeze(-2))).sum(-2)  # sum_k p_k z_hat_k - z_hat_j
+    grad_i = orthogonal_part(push, zi_hat) / (tau * norm_i)
+    grad_j = -p.sum(-2) * orthogonal_part(zi_hat, zj_hat) / (tau * norm_j)
+    grad_l = p * orthogonal_part(zi_hat.unsqueeze(-2), zl_hat) / (tau * norm_l)
     return InfoNceGrad(
-        anchor=(orthogonal_part(pull, z_i) / (tau * norm_i)).to(anchor.dtype),
-        positive=(-p.sum(-2) * orthogonal_part(z_i, z_j) / (tau * norm_j)).to(positive.dtype),
-        negatives=(p * orthogonal_part(z_i.unsqueeze(-2), z_l) / (tau * norm_l)).to(
-            negatives.dtype
-        ),
+        grad_i.to(anchor.dtype), grad_j.to(positive.dtype), grad_l.to(negatives.dtype)
     )
+
+
+def _check_same_d(**embeddings: Tensor) -> None:
+    (first_name, first), *rest = embeddings.items()
+    for name, z in rest:
+        if z.shape[-1] != first.shape[-1]:
+            constraint = f"of dimension {first.shape[-1]}, as {first_name}"
+            raise invalid(name, constraint, z, "The last dimension is the embedding's.")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normscope._sphere import safe_norm
 from normscope.theory.gradients import cosine_grad
 
 
@@ -18,7 +19,8 @@ def grad_scale_field(z: Tensor, t: Tensor, *, power: float) -> Tensor:
     >>> grad_scale_field(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0]), power=1.0)
     tensor([0., 1.])
     """
-    return -cosine_grad(z, t) * torch.linalg.vector_norm(z, dim=-1, keepdim=True) ** power
+    norm = safe_norm(z)
+    return -cosine_grad(z, t) * torch.where(norm != 0, norm**power, 0.0).to(z.dtype)
 
 
 def path_integral(
@@ -36,10 +38,11 @@ def path_integral(
     """
     x, w = np.polynomial.legendre.leggauss(nodes)
     s, weights = torch.from_numpy((x + 1) / 2).requires_grad_(), torch.from_numpy(w / 2)
-    z = path(s)
-    velocity = torch.stack(
-        [torch.autograd.grad(x.sum(), s, retain_graph=True)[0] for x in z.unbind(-1)], -1
-    )
+    with torch.enable_grad():
+        z = path(s)
+        velocity = torch.stack(
+            [torch.autograd.grad(x.sum(), s, retain_graph=True)[0] for x in z.unbind(-1)], -1
+        )
     return (weights * (field(z.detach()) * velocity).sum(-1)).sum()
 
 
