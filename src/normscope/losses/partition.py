@@ -19,8 +19,8 @@ from torch import Tensor
 from normscope._checks import check_number, invalid
 
 # Rows and columns of a tile: 1024 stay in a CPU's cache; a GPU wants fewer, larger launches.
-_TILE = {"cpu": 1024, "cuda": 2048}
-_KEPT_TILES = 4
+_TILE = {"cpu": 1024, "cuda": 4096}
+_KEPT_TILES = {"cpu": 4, "cuda": 1}
 
 # E spans exp(-2 / tau) to 1: float32 holds that, and its inverse, down to tau = .025, float64
 # (taken below that) down to .003.
@@ -127,7 +127,7 @@ def _tiles(
                     offset = top - left + shift
                     if -e.shape[0] < offset < e.shape[1] and left < n:
                         e.diagonal(offset).zero_()
-                if index < _KEPT_TILES:
+                if index < _KEPT_TILES.get(u.device.type, 1):
                     kept.append(e)
             yield _Tile(rows, slice(left, right), top < left < n, e)
             index += 1
