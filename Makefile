@@ -39,6 +39,7 @@ types: $(STAMP)  ## pyright
 
 bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and benchmarks/README.md
 	$(BIN)/python benchmarks/info_nce.py
+	$(BIN)/python benchmarks/simulations.py
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,0 +1,148 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from normscope.experiments.registry import EXPERIMENTS, load
+from normscope.experiments.results import SCALES, Claim
+from normscope.experiments.runner import reproduce as run_experiment
+from normscope.experiments.summary import ours, stored_results
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+out, errors = Console(), Console(stderr=True)
+COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
+
+
+@app.callback()
+def main() -> None:
+    """Train, correct and read cosine-similarity embeddings through their norms."""
+
+
+@app.command()
+def reproduce(
+    ids: Annotated[list[str], typer.Argument(metavar="list|all|ID...", show_default=False)],
+    scale: Annotated[str, typer.Option(help="smoke, small or paper")] = "small",
+    seed: Annotated[int, typer.Option(help="the first seed")] = 0,
+    seeds: Annotated[int | None, typer.Option(help="how many seeds", show_default=False)] = None,
+    kind: Annotated[str | None, typer.Option(help="only simulation", show_default=False)] = None,
+    folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
+) -> None:
+    r"""Compute the paper's figures and tables, and judge its claims.
+
+    \b
+    normscope reproduce list                                  what there is, its cost, its verdicts
+    normscope reproduce convergence_sim                       one of them
+    normscope reproduce all --kind simulation --scale paper   everything without image training
+
+    Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
+    claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments.
+    Ctrl-C keeps what is finished.
+    """
+    if scale not in SCALES:
+        _refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")
+    if kind not in (None, "simulation", "training"):
+        _refuse(f"--kind must be simulation or training, got {kind!r}.")
+    if seeds is not None and seeds < 2:
+        _refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
+    if ids == ["list"]:
+        return _list(folder)
+    names = list(EXPERIMENTS) if ids == ["all"] else ids
+    unknown = [name for name in names if name not in EXPERIMENTS]
+    if unknown:
+        _refuse(f"ID must be all or among {', '.join(EXPERIMENTS)}, got {unknown[0]!r}.")
+    names = [name for name in names if kind in (None, load(name).KIND)]
+    if folder.exists() and not folder.is_dir():
+        _refuse(f"--out must be a folder, got {str(folder)!r}.")
+    raise typer.Exit(_reproduce(names, scale, seed, seeds, folder))
+
+
+def _reproduce(names: list[str], scale, seed: int, seeds: int | None, folder: Path) -> int:
+    """Run them one after another; the exit status."""
+    done: list[tuple[str, list[Claim]]] = []
+    broken = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    try:
+        with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
+            task = progress.add_task("", total=len(names))
+            for name in names:
+                progress.update(task, description=name)
+                command = f"normscope reproduce {name} --scale {scale} --seed {seed}"
+                command += f" --seeds {seeds}" if seeds else ""
+                try:
+                    _, claims = run_experiment(
+                        name, scale=scale, seed=seed, seeds=seeds, folder=folder, command=command
+                    )
+                    done.append((name, claims))
+                except OSError as error:
+                    progress.stop()
+                    _refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")
+                except Exception as error:
+                    broken.append(f"{name}: {type(error).__name__}: {error}")
+                progress.advance(task)
+    except KeyboardInterrupt:
+        errors.print(f"Stopped. {len(done)} of {len(names)} are finished and kept in {folder}.")
+        _print_claims(done)
+        return 130
+    _print_claims(done)
+    for line in broken:
+        errors.print(f"broke: {line}", style="red", markup=False)
+    if done:
+        out.print(f"Results, figures and RESULTS.md are in {folder}.", markup=False)
+    return 1 if broken else 0
+
+
+def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
+    table = Table(title="Claims", show_lines=True)
+    for heading in ("experiment", "claim", "recipe", "paper", "ours", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for name, claims in done:
+        for claim in claims:
+            cells = (name, claim.sentence, claim.recipe, claim.paper, ours(claim))
+            verdict = f"[{COLORS[claim.verdict]}]{claim.verdict}[/]"
+            table.add_row(*map(escape, cells), verdict)
+    if done:
+        out.print(table)
+
+
+def _list(folder: Path) -> None:
+    """Every experiment with its cost and the verdicts stored in the folder."""
+    stored = {results.experiment: results for results in stored_results(folder)}
+    table = Table(title="Experiments")
+    for heading in ("ID", "what", "kind", "cost at paper scale", "last verdicts"):
+        table.add_column(heading, overflow="fold")
+    for name in EXPERIMENTS:
+        experiment = load(name)
+        verdicts = "not run yet"
+        if name in stored:
+            every = [claim.verdict for claim in experiment.check(stored[name])]
+            counts = (f"{every.count(v)} {v}" for v in COLORS if v in every)
+            verdicts = f"{', '.join(counts)} ({stored[name].scale})"
+        table.add_row(
+            *map(escape, (name, experiment.TITLE, experiment.KIND, experiment.COST, verdicts))
+        )
+    out.print(table)
+
+
+def _refuse(line: str) -> None:
+    """One line on standard error, and exit status 2."""
+    errors.print(line, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def run(program: Callable[[], None] = app) -> None:
+    """The console script: errors that a user can mend are one line, not a traceback."""
+    try:
+        program()
+    except ValueError as error:
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)

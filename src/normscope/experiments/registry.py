@@ -1,0 +1,61 @@
+"""Every experiment, by the label its figure or table has in the paper."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Literal, Protocol, cast
+
+from matplotlib.figure import Figure
+
+from normscope._checks import invalid
+from normscope.experiments.results import Claim, Results, Scale
+
+Kind = Literal["simulation", "training"]
+
+
+class Experiment(Protocol):
+    """What a module of this folder provides; its docstring is the caption."""
+
+    TITLE: str
+    KIND: Kind
+    COST: str
+    """Of the paper's scale, on two cores."""
+    SEEDS: dict[Scale, int]
+    """How many seeds each scale takes unless told."""
+
+    @staticmethod
+    def run(scale: Scale, seed: int, seeds: int) -> Results:
+        """Compute the numbers."""
+        ...
+
+    @staticmethod
+    def check(results: Results) -> list[Claim]:
+        """Put the paper's sentences to the test."""
+        ...
+
+    @staticmethod
+    def plot(results: Results) -> Figure:
+        """Draw the figure from the results alone."""
+        ...
+
+
+# ID -> module of this folder
+EXPERIMENTS = {
+    "fig1": "fig1",
+    "convergence_sim": "convergence_sim",
+    "density": "density",
+    "class_imbalance": "class_imbalance",
+    "weight_decay_convergence": "weight_decay_convergence",
+    "grad_scaling": "grad_scaling",
+    "cos_sim_surface": "cos_sim_surface",
+    "latents": "latents",
+    "convergence_rate": "convergence_rate",
+    "opposite_halves": "opposite_halves",
+}
+
+
+def load(name: str) -> Experiment:
+    """The experiment of that ID."""
+    if name not in EXPERIMENTS:
+        raise invalid("ID", f"one of {', '.join(EXPERIMENTS)}", name, "See `reproduce list`.")
+    return cast(Experiment, importlib.import_module(f"normscope.experiments.{EXPERIMENTS[name]}"))

@@ -1,0 +1,176 @@
+"""What an experiment leaves behind: its numbers, where they came from, and what they decide."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from normscope._checks import invalid
+
+Scale = Literal["smoke", "small", "paper"]
+SCALES: tuple[Scale, ...] = ("smoke", "small", "paper")
+Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of the paper, put to the test.
+
+    Args:
+        sentence: what the paper says, so that it can be true or false.
+        paper: its number, as printed.
+        value: ours.
+        interval: a 95 % confidence interval over seeds; both ends are the value where nothing is
+            random.
+        region: the values for which the sentence is true, both ends included.
+        recipe: which reading of the paper was run.
+        unit: of the value, for the tables.
+    """
+
+    sentence: str
+    paper: str
+    value: float
+    interval: tuple[float, float]
+    region: tuple[float, float]
+    recipe: str
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = (self.value, *self.interval, *self.region)
+        if any(math.isnan(x) for x in numbers) or not self.interval[0] <= self.interval[1]:
+            raise invalid("interval", "two numbers in order", str(numbers), "Nothing to judge.")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Reproduced if the whole interval lies in the region, not if none of it does.
+
+        >>> Claim("x grows", "+", 1.0, (0.5, 1.5), (0.0, math.inf), "text").verdict
+        'reproduced'
+        >>> Claim("x grows", "+", 1.0, (-0.5, 2.5), (0.0, math.inf), "text").verdict
+        'inconclusive'
+        """
+        (low, high), (least, most) = self.interval, self.region
+        if least <= low and high <= most:
+            return "reproduced"
+        return "not reproduced" if high < least or most < low else "inconclusive"
+
+
+@dataclass
+class Results:
+    """The numbers of one run of one experiment; figures and claims come from these alone.
+
+    Args:
+        experiment: its ID.
+        scale: how large it was.
+        seeds: how many, from `seed` on.
+        seed: the first.
+        data: numbers, strings, and lists and dicts of them.
+        provenance: command, versions, hardware, seconds.
+    """
+
+    experiment: str
+    scale: Scale
+    seeds: int
+    seed: int
+    data: dict[str, Any]
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> Path:
+        """Write `<experiment>.<scale>.json`, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.experiment}.{self.scale}.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(self), allow_nan=False) + "\n")
+        os.replace(partial, path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """Read what `save` wrote."""
+        return cls(**json.loads(path.read_text()))
+
+
+def rounded(values: Any, digits: int = 5) -> Any:
+    """Nested lists, arrays or tensors as lists of numbers with so many significant digits.
+
+    >>> rounded([[1.23456789, 2], (3.0,)], digits=3)
+    [[1.23, 2], [3.0]]
+    """
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, Mapping):
+        return {key: rounded(value, digits) for key, value in values.items()}
+    if isinstance(values, (list, tuple)):
+        return [rounded(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if isinstance(values, float) else values
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The mean, and its 95 % confidence interval by Student's t.
+
+    >>> mean, (low, high) = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> print(f"{mean} [{low:.2f}, {high:.2f}]")
+    2.5 [0.45, 4.55]
+    """
+    values = [float(v) for v in values]
+    if len(values) < 2:
+        raise invalid("values", "at least two", len(values), "One seed has no interval.")
+    mean = statistics.fmean(values)
+    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, (mean - half, mean + half)
+
+
+def share_interval(hits: int, cases: int) -> tuple[float, tuple[float, float]]:
+    """A share, and its 95 % confidence interval by Wilson's score, which stays within 0 and 1.
+
+    >>> share, (low, high) = share_interval(3, 20)
+    >>> print(f"{share} [{low:.3f}, {high:.3f}]")
+    0.15 [0.052, 0.360]
+    """
+    z = statistics.NormalDist().inv_cdf(0.975)
+    share, spread = hits / cases, z**2 / cases
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
+    return share, (max(0.0, middle - half), min(1.0, middle + half))
+
+
+def t_quantile(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t, to three digits."""
+    exact = (12.706, 4.303, 3.182, 2.776, 2.571)  # the expansion below is poor for so few
+    if degrees <= len(exact):
+        return exact[degrees - 1]
+    z = statistics.NormalDist().inv_cdf(0.975)  # Cornish and Fisher (Abramowitz, Stegun 26.7.5)
+    return (
+        z
+        + (z**3 + z) / (4 * degrees)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * degrees**3)
+    )
+
+
+def provenance(command: str, seconds: float) -> dict[str, Any]:
+    """Where and with what the numbers were made."""
+    packages = ("normscope", "torch", "numpy")
+    return {
+        "command": command,
+        "seconds": round(seconds, 2),
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
+        "hardware": f"{_processor()}, {len(os.sched_getaffinity(0))} cores",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -1,0 +1,45 @@
+"""Runs one experiment: numbers, verdicts and figure, each stored whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from normscope.experiments.registry import load
+from normscope.experiments.results import Claim, Results, Scale, provenance
+from normscope.experiments.summary import results_markdown
+from normscope.report import figures
+
+
+def reproduce(
+    name: str, *, scale: Scale, seed: int, seeds: int | None, folder: Path, command: str
+) -> tuple[Results, list[Claim]]:
+    """Run an experiment and store its results, its figure and the summary of all.
+
+    Args:
+        name: the experiment's ID.
+        scale: `"smoke"`, `"small"` or `"paper"`.
+        seed: the first seed.
+        seeds: how many; the experiment's own number for the scale unless given.
+        folder: where `<name>.<scale>.json`, `figures/` and `RESULTS.md` go.
+        command: what a reader would type to get the same.
+    """
+    experiment = load(name)
+    start = time.perf_counter()
+    results = experiment.run(scale, seed, seeds or experiment.SEEDS[scale])
+    results.provenance = provenance(command, time.perf_counter() - start)
+    claims = experiment.check(results)  # before anything is stored: what can't be judged is broken
+    path = results.save(folder)
+    draw(Results.load(path), folder)
+    partial = folder / "RESULTS.md.partial"
+    partial.write_text(results_markdown(folder))
+    os.replace(partial, folder / "RESULTS.md")
+    return results, claims
+
+
+def draw(results: Results, folder: Path) -> list[Path]:
+    """Draw the figure of stored results, as PDF and PNG."""
+    with figures.style():
+        figure = load(results.experiment).plot(results)
+    return figures.save(figure, folder / "figures" / results.experiment)

@@ -1,0 +1,69 @@
+"""RESULTS.md, made from the stored results and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from normscope.experiments.registry import EXPERIMENTS, load
+from normscope.experiments.results import SCALES, Claim, Results
+
+_HEAD = """# Results
+
+Made from the JSON files in this folder by `normscope reproduce`; do not edit. A verdict is
+computed: *reproduced* if the 95 % confidence interval over seeds lies within the values for which
+the sentence is true, *not reproduced* if it lies outside, *inconclusive* if it straddles an edge.
+A claim that came out false stays, marked false.
+"""
+
+
+def stored_results(folder: Path) -> list[Results]:
+    """The largest scale stored of each experiment, in the registry's order."""
+    found = []
+    for name in EXPERIMENTS:
+        paths = [folder / f"{name}.{scale}.json" for scale in reversed(SCALES)]
+        path = next((path for path in paths if path.exists()), None)
+        if path is not None:
+            found.append(Results.load(path))
+    return found
+
+
+def results_markdown(folder: Path) -> str:
+    """The text of RESULTS.md for the results in a folder."""
+    everything = [(results, load(results.experiment)) for results in stored_results(folder)]
+    judged = [(results, experiment.check(results)) for results, experiment in everything]
+    tally = [claim.verdict for _, claims in judged for claim in claims]
+    counts = ", ".join(f"{tally.count(v)} {v}" for v in dict.fromkeys(sorted(tally)))
+    parts = [_HEAD, f"{len(tally)} claims: {counts}."]
+    for (results, experiment), (_, claims) in zip(everything, judged, strict=True):
+        made = results.provenance
+        versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
+        caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
+        parts += [
+            f"## {experiment.TITLE}",
+            caption,
+            f"![{experiment.TITLE}](figures/{results.experiment}.png)",
+            claims_table(claims),
+            f"`{made['command']}`: seeds {results.seed} to {results.seed + results.seeds - 1}, "
+            f"{made['seconds']} s on {made['hardware']}; {versions}.",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_table(claims: list[Claim]) -> str:
+    """The claims as a Markdown table."""
+    rows = ["| claim | recipe | paper | ours | verdict |", "|---|---|---|---|---|"]
+    for claim in claims:
+        cells = (claim.sentence, claim.recipe, claim.paper, ours(claim), f"**{claim.verdict}**")
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def ours(claim: Claim) -> str:
+    """Our value with its interval, where it has one.
+
+    >>> ours(Claim("x", "2", 2.0, (1.9, 2.1), (0.0, 9.0), "text", "steps"))
+    '2 [1.9, 2.1] steps'
+    """
+    low, high = claim.interval
+    interval = "" if low == high else f" [{low:.4g}, {high:.4g}]"
+    return f"{claim.value:.4g}{interval} {claim.unit}".strip()

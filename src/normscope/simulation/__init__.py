@@ -1,0 +1,28 @@
+"""Simulations without a network, or with one of two layers."""
+
+from normscope.simulation.density import DensityCorrelation, density_correlation, neighbour_distance
+from normscope.simulation.latent_classes import (
+    RECIPES,
+    LatentData,
+    LatentRecipe,
+    LatentRun,
+    latent_data,
+    train_latent_classes,
+)
+from normscope.simulation.pairs import OUTCOMES, PairResult, converge_pairs, steps_to_convergence
+
+__all__ = [
+    "OUTCOMES",
+    "RECIPES",
+    "DensityCorrelation",
+    "LatentData",
+    "LatentRecipe",
+    "LatentRun",
+    "PairResult",
+    "converge_pairs",
+    "density_correlation",
+    "latent_data",
+    "neighbour_distance",
+    "steps_to_convergence",
+    "train_latent_classes",
+]

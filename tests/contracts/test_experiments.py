@@ -1,0 +1,57 @@
+"""Every experiment of the registry keeps the contract, at smoke scale."""
+
+import json
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from normscope.experiments import EXPERIMENTS, SCALES, Results, load
+from normscope.experiments.runner import reproduce
+
+EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@EVERY
+def test_experiment_runs_is_judged_and_is_drawn_from_its_json_alone(name, folder: Path) -> None:
+    results, claims = reproduce(
+        name, scale="smoke", seed=3, seeds=None, folder=folder, command="a test"
+    )
+    path = folder / f"{name}.smoke.json"
+    stored = Results.load(path)
+    assert path.stat().st_size < 300_000
+    assert stored.provenance["versions"]["torch"]
+    assert stored.data == json.loads(json.dumps(results.data))
+    experiment = load(name)
+    assert experiment.check(stored) == claims
+    assert claims
+    assert isinstance(experiment.plot(stored), Figure)
+    for suffix, head in ((".png", b"\x89PNG"), (".pdf", b"%PDF")):
+        assert (folder / "figures" / f"{name}{suffix}").read_bytes().startswith(head)
+    summary = (folder / "RESULTS.md").read_text()
+    assert experiment.TITLE in summary
+    assert not list(folder.rglob("*.partial"))
+
+
+@EVERY
+def test_experiment_says_what_it_is(name: str) -> None:
+    experiment = load(name)
+    caption = experiment.__doc__ or ""
+    assert f"normscope reproduce {name}" in caption
+    assert "paper's" in caption
+    assert experiment.KIND == "simulation"
+    assert set(experiment.SEEDS) == set(SCALES)
+    assert experiment.COST
+
+
+@EVERY
+def test_experiment_depends_on_its_seed_alone(name: str) -> None:
+    experiment = load(name)
+    seeds = min(2, experiment.SEEDS["smoke"])
+    first, again = (experiment.run("smoke", 7, seeds).data for _ in range(2))
+    assert first == again

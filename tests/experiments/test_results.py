@@ -1,0 +1,69 @@
+"""Claims, intervals and files."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, t
+
+from normscope.experiments.results import Claim, Results, mean_interval, share_interval, t_quantile
+
+
+def claim(interval: tuple[float, float], region: tuple[float, float]) -> Claim:
+    return Claim("x", "1", sum(interval) / 2, interval, region, "text")
+
+
+@pytest.mark.parametrize(
+    ("interval", "region", "verdict"),
+    [
+        ((1.0, 2.0), (0.0, 3.0), "reproduced"),
+        ((1.0, 2.0), (1.0, 2.0), "reproduced"),
+        ((1.0, 2.0), (1.5, 3.0), "inconclusive"),
+        ((0.0, 9.0), (1.5, 3.0), "inconclusive"),
+        ((1.0, 2.0), (2.1, 3.0), "not reproduced"),
+        ((1.0, 2.0), (-math.inf, 0.9), "not reproduced"),
+        ((2.0, 2.0), (2.0, 2.0), "reproduced"),
+    ],
+)
+def test_verdict_follows_from_interval_and_region(interval, region, verdict: str) -> None:
+    assert claim(interval, region).verdict == verdict
+
+
+def test_a_claim_that_cannot_be_judged_is_refused() -> None:
+    for interval in ((math.nan, 1.0), (2.0, 1.0)):
+        with pytest.raises(ValueError, match="interval must be two numbers in order"):
+            claim(interval, (0.0, 1.0))
+
+
+@given(st.integers(1, 1000))
+def test_t_quantile_equals_scipys_to_three_digits(degrees: int) -> None:
+    assert t_quantile(degrees) == pytest.approx(t.ppf(0.975, degrees), rel=1e-3)
+
+
+def test_mean_interval_equals_scipys() -> None:
+    values = [1.0, 3.0, 2.5, 7.0, 4.0, 4.5, 1.5]
+    mean, interval = mean_interval(values)
+    spread = (sum((v - mean) ** 2 for v in values) / 6 / 7) ** 0.5
+    assert interval == pytest.approx(t.interval(0.95, 6, loc=mean, scale=spread), rel=1e-3)
+    with pytest.raises(ValueError, match="values must be at least two"):
+        mean_interval([1.0])
+
+
+@given(st.integers(1, 200), st.integers(0, 200))
+def test_share_interval_equals_scipys_wilson(cases: int, hits: int) -> None:
+    hits = min(hits, cases)
+    share, interval = share_interval(hits, cases)
+    expected = binomtest(hits, cases).proportion_ci(method="wilson")
+    assert share == hits / cases
+    assert interval == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_results_survive_a_round_trip_and_refuse_nan(tmp_path: Path) -> None:
+    results = Results("fig1", "smoke", 2, 0, {"a": [1.5, 2]}, {"command": "x"})
+    assert Results.load(results.save(tmp_path)) == results
+    before = (tmp_path / "fig1.smoke.json").read_text()
+    with pytest.raises(ValueError, match="JSON"):
+        Results("fig1", "smoke", 2, 0, {"a": math.nan}).save(tmp_path)
+    assert (tmp_path / "fig1.smoke.json").read_text() == before

@@ -1,0 +1,101 @@
+"""The command line as a user meets it: real processes, exit statuses, one-line errors."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from normscope.experiments import EXPERIMENTS
+
+COMMAND = [sys.executable, "-c", "from normscope.cli import run; run()"]
+
+
+def normscope(*words: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(
+        [*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
+    done = normscope("reproduce", "fig1", "opposite_halves", "--scale", "smoke", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("reproduced") >= 4
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert {"fig1.smoke.json", "fig1.png", "opposite_halves.pdf", "RESULTS.md"} <= names
+    listing = normscope("reproduce", "list", "--out", tmp_path)
+    assert listing.returncode == 0
+    assert "3 reproduced (smoke)" in listing.stdout
+    assert listing.stdout.count("not run yet") == len(EXPERIMENTS) - 2
+
+
+def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
+    done = normscope("reproduce", "convergence_rate", "--scale", "smoke", "--out", tmp_path)
+    assert done.returncode == 0
+    assert "not reproduced" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce", "fig9"], "convergence_sim, density, class_imbalance"),
+        (["reproduce", "fig1", "--scale", "huge"], "--scale must be one of smoke, small, paper"),
+        (["reproduce", "all", "--kind", "x"], "--kind must be simulation or training"),
+        (["reproduce", "fig1", "--seeds", "1"], "--seeds must be at least 2, got 1."),
+        (["reproduce", "fig1", "--out", "/dev/null"], "--out must be a folder"),
+        (["reproduce", "fig1", "--scale", "smoke", "--out", "/proc/x"], "--out must be writable"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_status_two(words: list[str], message: str) -> None:
+    done = normscope(*words)
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if "must be" in line]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_experiment_is_status_one_and_the_others_are_kept(tmp_path: Path) -> None:
+    code = (
+        "from normscope.experiments import fig1\n"
+        "def broken(*_): raise ZeroDivisionError('by purpose')\n"
+        "fig1.run = broken\n"
+        "from normscope.cli import run; run()"
+    )
+    words = ["reproduce", "fig1", "cos_sim_surface", "--scale", "smoke", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "fig1: ZeroDivisionError: by purpose" in done.stderr
+    assert (tmp_path / "cos_sim_surface.smoke.json").exists()
+    assert not (tmp_path / "fig1.smoke.json").exists()
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    words = ["reproduce", "cos_sim_surface", "class_imbalance", "--scale", "paper"]
+    with subprocess.Popen(
+        [*COMMAND, *words, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        finished = tmp_path / "RESULTS.md"
+        deadline = time.monotonic() + 60
+        while not finished.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)  # the next one is under way
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "1 of 2 are finished and kept" in errors
+    assert "Traceback" not in errors
+    assert (tmp_path / "cos_sim_surface.paper.json").exists()
+    assert not (tmp_path / "class_imbalance.paper.json").exists()
+
+
+def test_help_shows_examples() -> None:
+    done = normscope("reproduce", "--help")
+    assert done.returncode == 0
+    assert "normscope reproduce all --kind simulation --scale paper" in done.stdout
