@@ -33,7 +33,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _module(name: str) -> str:
     module = importlib.import_module(name)
-    return "\n\n".join(_entry(public, getattr(module, public)) for public in module.__all__)
+    things = ((public, getattr(module, public)) for public in module.__all__)
+    return "\n\n".join(_entry(public, thing) for public, thing in things if callable(thing))
 
 
 def _entry(name: str, thing: Any) -> str:

@@ -1,6 +1,6 @@
 """normscope: train, correct and read cosine-similarity embeddings through their norms."""
 
-from normscope import losses, theory
+from normscope import losses, simulation, theory
 from normscope.interventions import (
     GradScale,
     cut_init_,
@@ -18,6 +18,7 @@ __all__ = [
     "grad_scale",
     "losses",
     "scale_invariant_parameters",
+    "simulation",
     "suggest_cut",
     "theory",
 ]

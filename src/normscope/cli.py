@@ -119,7 +119,7 @@ def _list(folder: Path) -> None:
     stored = {results.experiment: results for results in stored_results(folder)}
     table = Table(title="Experiments")
     for heading in ("ID", "what", "kind", "cost at paper scale", "last verdicts"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "ID")
     for name in EXPERIMENTS:
         experiment = load(name)
         verdicts = "not run yet"

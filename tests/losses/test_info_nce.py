@@ -122,8 +122,9 @@ def test_info_nce_keeps_its_digits_when_positives_are_aligned(noise: float, tau:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_info_nce_of_opposite_views_at_a_low_temperature_is_finite(dtype: torch.dtype) -> None:
-    z1 = torch.tensor([[1.0, 0.0], [1.0, 0.2]], dtype=dtype, requires_grad=True)
-    z2 = torch.tensor([[-1.0, 0.1], [-1.0, -0.3]], dtype=dtype, requires_grad=True)
+    # the first row is opposite to all others: each similarity over tau is near -100
+    z1 = torch.tensor([[1.0, 0.0], [-1.0, 0.1]], dtype=dtype, requires_grad=True)
+    z2 = torch.tensor([[-1.0, 0.02], [-1.0, -0.1]], dtype=dtype, requires_grad=True)
     loss = info_nce(z1, z2, temperature=0.01)
     torch.testing.assert_close(loss, full_matrix(z1, z2, 0.01), rtol=1e-5, atol=0)
     assert all(g.isfinite().all() for g in torch.autograd.grad(loss, (z1, z2)))
@@ -186,6 +187,14 @@ def test_info_nce_gives_a_zero_row_no_gradient_and_the_others_finite_ones() -> N
     assert torch.equal(g1[1], torch.zeros(3))
     assert g1.isfinite().all()
     assert g2.isfinite().all()
+
+
+def test_info_nce_of_a_single_pair_is_zero_with_zero_gradient() -> None:
+    z1, z2 = views(1, 3)
+    loss = info_nce(z1, z2)
+    assert loss.item() == 0
+    for grad in torch.autograd.grad(loss, (z1, z2)):
+        assert torch.equal(grad, torch.zeros(1, 3, dtype=torch.float64))
 
 
 def test_info_nce_is_symmetric_and_blind_to_norms() -> None:

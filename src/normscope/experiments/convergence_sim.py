@@ -22,7 +22,7 @@ from normscope.simulation import converge_pairs
 
 TITLE = "Steps over norm and angle (Fig. 2 left)"
 KIND = "simulation"
-COST = "25 s"
+COST = "8 s"
 SEEDS: dict[Scale, int] = {"smoke": 3, "small": 10, "paper": 20}
 
 PUBLISHED = {

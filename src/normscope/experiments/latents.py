@@ -23,7 +23,7 @@ from normscope.simulation import RECIPES, train_latent_classes
 
 TITLE = "Original and learned latents in 3-D"
 KIND = "simulation"
-COST = "6 s"
+COST = "2 s"
 SEEDS: dict[Scale, int] = {"smoke": 3, "small": 5, "paper": 10}
 
 CLASSES = 8

@@ -21,7 +21,7 @@ from normscope.simulation import OUTCOMES, converge_pairs
 
 TITLE = "Steps under weight decay (Table 1)"
 KIND = "simulation"
-COST = "10 s"
+COST = "2 s"
 SEEDS: dict[Scale, int] = {"smoke": 3, "small": 10, "paper": 20}
 
 NORMS = [1, 4, 7]
