@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 import normscope
+from normscope.experiments.results import processor
 
 HERE = Path(__file__).parent
 
@@ -86,13 +87,7 @@ def command() -> str:
 
 
 def hardware() -> str:
-    """The processor, its cores, and the GPU if there is one."""
-    text = f"{_cpu_name()}, {len(os.sched_getaffinity(0))} cores"
-    return f"{torch.cuda.get_device_name()}, {text}" if torch.cuda.is_available() else text
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
+    """The processor, and the GPU if there is one."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, {processor()}"
+    return processor()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.experiments import EXPERIMENTS
+from normscope.experiments import EXPERIMENTS, Results
 
 COMMAND = [sys.executable, "-c", "from normscope.cli import run; run()"]
 
@@ -26,7 +26,7 @@ def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("reproduced") >= 4
     names = {path.name for path in tmp_path.rglob("*")}
-    assert {"fig1.smoke.json", "fig1.png", "opposite_halves.pdf", "RESULTS.md"} <= names
+    assert {"fig1.smoke.json", "fig1.smoke.png", "opposite_halves.smoke.pdf", "RESULTS.md"} <= names
     listing = normscope("reproduce", "list", "--out", tmp_path)
     assert listing.returncode == 0
     assert "3 reproduced (smoke)" in listing.stdout
@@ -46,7 +46,10 @@ def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
         (["reproduce", "fig1", "--scale", "huge"], "--scale must be one of smoke, small, paper"),
         (["reproduce", "all", "--kind", "x"], "--kind must be simulation or training"),
         (["reproduce", "fig1", "--seeds", "1"], "--seeds must be at least 2, got 1."),
-        (["reproduce", "fig1", "--out", "/dev/null"], "--out must be a folder"),
+        (["reproduce", "list", "--out", "/dev/null"], "--out must be a folder"),
+        (["reproduce", "fig1", "--seed", "-1"], "--seed must be from 0"),
+        (["reproduce", "all", "fig1"], "or all or list alone, got 'all'"),
+        (["reproduce", "fig1", "--kind", "training"], "--kind must be that of some experiment"),
         (["reproduce", "fig1", "--scale", "smoke", "--out", "/proc/x"], "--out must be writable"),
     ],
 )
@@ -93,6 +96,35 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert (tmp_path / "cos_sim_surface.paper.json").exists()
     assert not (tmp_path / "class_imbalance.paper.json").exists()
+
+
+def test_a_foreign_file_in_the_folder_is_named_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "density.smoke.json").write_text("{bad")
+    for words in (["list"], ["fig1", "--scale", "smoke"]):
+        done = normscope("reproduce", *words, "--out", tmp_path)
+        assert done.returncode == 2
+        assert "density.smoke.json must be a file that `reproduce` wrote" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "fig1.smoke.json").exists()
+
+
+def test_seeds_are_used_and_recorded_where_something_is_random(tmp_path: Path) -> None:
+    words = ["--scale", "smoke", "--seed", 5, "--seeds", 4, "--out", tmp_path]
+    assert normscope("reproduce", "opposite_halves", "fig1", *words).returncode == 0
+    random = Results.load(tmp_path / "opposite_halves.smoke.json")
+    assert len(random.data["shares"]) == random.seeds == 4
+    assert random.provenance["command"].endswith("--scale smoke --seed 5 --seeds 4")
+    assert Results.load(tmp_path / "fig1.smoke.json").seeds == 1
+
+
+def test_a_smaller_scale_leaves_the_larger_ones_figure_and_summary(tmp_path: Path) -> None:
+    for scale in ("small", "smoke"):
+        words = ["convergence_rate", "--scale", scale, "--out", tmp_path]
+        assert normscope("reproduce", *words).returncode == 0
+    summary = (tmp_path / "RESULTS.md").read_text()
+    assert "figures/convergence_rate.small.png" in summary
+    assert "--scale small" in summary
+    assert (tmp_path / "figures/convergence_rate.small.png").exists()
 
 
 def test_help_shows_examples() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryFile
+from typing import Annotated, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -14,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from normscope.experiments.registry import EXPERIMENTS, load
-from normscope.experiments.results import SCALES, Claim
+from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
-from normscope.experiments.summary import ours, stored_results
+from normscope.experiments.runner import write_summary
+from normscope.experiments.summary import ours, stored_results, true_if
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 out, errors = Console(), Console(stderr=True)
@@ -54,19 +56,31 @@ def reproduce(
         _refuse(f"--kind must be simulation or training, got {kind!r}.")
     if seeds is not None and seeds < 2:
         _refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
-    if ids == ["list"]:
-        return _list(folder)
-    names = list(EXPERIMENTS) if ids == ["all"] else ids
-    unknown = [name for name in names if name not in EXPERIMENTS]
-    if unknown:
-        _refuse(f"ID must be all or among {', '.join(EXPERIMENTS)}, got {unknown[0]!r}.")
-    names = [name for name in names if kind in (None, load(name).KIND)]
+    if not 0 <= seed < 2**31:
+        _refuse(f"--seed must be from 0 to {2**31 - 1}, got {seed}.")
     if folder.exists() and not folder.is_dir():
         _refuse(f"--out must be a folder, got {str(folder)!r}.")
-    raise typer.Exit(_reproduce(names, scale, seed, seeds, folder))
+    stored = stored_results(folder)  # a foreign file there is refused before anything is run
+    if ids == ["list"]:
+        return _list(stored)
+    names = list(EXPERIMENTS) if ids == ["all"] else list(dict.fromkeys(ids))
+    unknown = [name for name in names if name not in EXPERIMENTS]
+    if unknown:
+        known = ", ".join(EXPERIMENTS)
+        _refuse(f"ID must be among {known}, or all or list alone, got {unknown[0]!r}.")
+    names = [name for name in names if kind in (None, load(name).KIND)]
+    if not names:
+        _refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        _refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")
+    raise typer.Exit(_reproduce(names, cast(Scale, scale), seed, seeds, folder))
 
 
-def _reproduce(names: list[str], scale, seed: int, seeds: int | None, folder: Path) -> int:
+def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path) -> int:
     """Run them one after another; the exit status."""
     done: list[tuple[str, list[Claim]]] = []
     broken = []
@@ -76,16 +90,12 @@ def _reproduce(names: list[str], scale, seed: int, seeds: int | None, folder: Pa
             task = progress.add_task("", total=len(names))
             for name in names:
                 progress.update(task, description=name)
-                command = f"normscope reproduce {name} --scale {scale} --seed {seed}"
-                command += f" --seeds {seeds}" if seeds else ""
                 try:
                     _, claims = run_experiment(
-                        name, scale=scale, seed=seed, seeds=seeds, folder=folder, command=command
+                        name, scale=scale, seed=seed, seeds=seeds, folder=folder
                     )
                     done.append((name, claims))
-                except OSError as error:
-                    progress.stop()
-                    _refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")
+                    write_summary(folder)
                 except Exception as error:
                     broken.append(f"{name}: {type(error).__name__}: {error}")
                 progress.advance(task)
@@ -103,22 +113,22 @@ def _reproduce(names: list[str], scale, seed: int, seeds: int | None, folder: Pa
 
 def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
     table = Table(title="Claims", show_lines=True)
-    for heading in ("experiment", "claim", "recipe", "paper", "ours", "verdict"):
-        table.add_column(heading, overflow="fold")
+    for heading in ("experiment", "claim", "recipe", "paper", "true if", "ours", "verdict"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "verdict")
     for name, claims in done:
         for claim in claims:
-            cells = (name, claim.sentence, claim.recipe, claim.paper, ours(claim))
+            cells = (name, claim.sentence, claim.recipe, claim.paper, true_if(claim), ours(claim))
             verdict = f"[{COLORS[claim.verdict]}]{claim.verdict}[/]"
             table.add_row(*map(escape, cells), verdict)
     if done:
         out.print(table)
 
 
-def _list(folder: Path) -> None:
-    """Every experiment with its cost and the verdicts stored in the folder."""
-    stored = {results.experiment: results for results in stored_results(folder)}
+def _list(found: list[Results]) -> None:
+    """Every experiment with its cost and the verdicts of the largest scale that is stored."""
+    stored = {results.experiment: results for results in found}
     table = Table(title="Experiments")
-    for heading in ("ID", "what", "kind", "cost at paper scale", "last verdicts"):
+    for heading in ("ID", "what", "kind", "cost at paper scale", "verdicts"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "ID")
     for name in EXPERIMENTS:
         experiment = load(name)
@@ -133,7 +143,7 @@ def _list(folder: Path) -> None:
     out.print(table)
 
 
-def _refuse(line: str) -> None:
+def _refuse(line: str) -> NoReturn:
     """One line on standard error, and exit status 2."""
     errors.print(line, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(2)

@@ -18,5 +18,5 @@ def test_every_simulation_is_stored_at_the_papers_scale_with_both_figures() -> N
     for name, results in stored.items():
         assert results.scale == "paper"
         assert results.seeds == load(name).SEEDS["paper"]
-        assert (FOLDER / "figures" / f"{name}.png").exists()
-        assert (FOLDER / "figures" / f"{name}.pdf").exists()
+        assert (FOLDER / "figures" / f"{name}.paper.png").exists()
+        assert (FOLDER / "figures" / f"{name}.paper.pdf").exists()

@@ -67,3 +67,24 @@ def test_results_survive_a_round_trip_and_refuse_nan(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         Results("fig1", "smoke", 2, 0, {"a": math.nan}).save(tmp_path)
     assert (tmp_path / "fig1.smoke.json").read_text() == before
+
+
+@pytest.mark.parametrize("text", ["{bad", '{"foo": 1}', "[]", '{"experiment": "fig1"}'])
+def test_a_foreign_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fig1.smoke.json"
+    path.write_text(text)
+    with pytest.raises(
+        ValueError, match=r"fig1\.smoke\.json must be a file that `reproduce` wrote"
+    ):
+        Results.load(path)
+
+
+def test_a_joint_claim_is_decided_by_its_worst_member() -> None:
+    columns = [[1.0, 1.1, 0.9], [-0.5, -0.4, -0.6], [5.0, -5.0, 0.3]]
+    options = {"paper": "> 0", "recipe": "text"}
+    good = Claim.jointly("x", columns[:1], (0.0, math.inf), worst="smallest", **options)
+    bad = Claim.jointly("x", columns[:2], (0.0, math.inf), worst="smallest", **options)
+    # a wide member does not hide that another is surely below
+    still_bad = Claim.jointly("x", columns, (0.0, math.inf), worst="smallest", **options)
+    verdicts = [good.verdict, bad.verdict, still_bad.verdict]
+    assert verdicts == ["reproduced", "not reproduced", "not reproduced"]

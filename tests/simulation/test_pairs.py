@@ -70,6 +70,26 @@ def test_cells_that_cannot_converge_end_with_a_name() -> None:
     assert outcome(alphas=[-1.0], engine="embeddings") == "antipodal"
     assert outcome(weight_decay=10.0) == "overshoots"
     assert outcome(norms=[30.0], most_steps=20) == "out of steps"
+    assert outcome(d=1) == "antipodal"  # half of them are
+    assert outcome(weight_decay=200.0, decay="squared") == "diverges"
+    assert outcome(weight_decay=10.0, engine="embeddings") == "overshoots"
+    # one point of one pair that jumps is enough
+    assert outcome(n=2, norms=[1.0], lr=0.04, weight_decay=10.0) == "overshoots"
+
+
+def test_engines_agree_where_only_the_static_side_is_small() -> None:
+    options = {"moves": "one", "n": 20, "lr": 1e6, "weight_decay": 4.1e-5}
+    recursion = converge_pairs([5000.0], [0.0], **options)
+    embeddings = converge_pairs([5000.0], [0.0], engine="embeddings", **options)
+    assert recursion.steps.item() == embeddings.steps.item() > 0
+
+
+def test_a_cell_given_up_does_not_pass_its_jumps_to_another() -> None:
+    # the second norm converges only after the first has been given up
+    result = converge_pairs([0.5, 40.0], [0.0], n=20, weight_decay=2.0, lr=0.4)
+    alone = converge_pairs([40.0], [0.0], n=20, weight_decay=2.0, lr=0.4)
+    assert result.outcomes[0, 1, 0] == alone.outcomes.item()
+    assert result.steps[0, 1, 0] == alone.steps.item()
 
 
 def test_aligned_pairs_need_no_step_and_one_cells_fate_leaves_the_others_alone() -> None:
@@ -96,6 +116,9 @@ def test_seeds_differ_and_are_the_same_alone_or_together() -> None:
         ({"weight_decay": -0.1}, "weight_decay must be"),
         ({"moves": "none"}, "moves must be one of"),
         ({"n": 0}, "n must be"),
+        ({"n": True}, "n must be"),
+        ({"seeds": []}, "seeds must be"),
+        ({"seeds": [-1]}, "seeds must be"),
     ],
 )
 def test_bad_arguments_are_refused(options, message: str) -> None:

@@ -18,6 +18,7 @@ from normscope._checks import invalid
 Scale = Literal["smoke", "small", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "small", "paper")
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
+NOT_IN_PAPER = "not in the paper"  # what a claim of our own has for the paper's number
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ class Claim:
             random.
         region: the values for which the sentence is true, both ends included.
         recipe: which reading of the paper was run.
-        unit: of the value, for the tables.
     """
 
     sentence: str
@@ -41,12 +41,52 @@ class Claim:
     interval: tuple[float, float]
     region: tuple[float, float]
     recipe: str
-    unit: str = ""
 
     def __post_init__(self) -> None:
         numbers = (self.value, *self.interval, *self.region)
         if any(math.isnan(x) for x in numbers) or not self.interval[0] <= self.interval[1]:
             raise invalid("interval", "two numbers in order", str(numbers), "Nothing to judge.")
+
+    @classmethod
+    def exact(
+        cls, sentence: str, value: float, region: tuple[float, float], *, paper: str, recipe: str
+    ) -> Claim:
+        """A claim on a number in which nothing is random."""
+        return cls(sentence, paper, value, (value, value), region, recipe)
+
+    @classmethod
+    def over_seeds(
+        cls,
+        sentence: str,
+        values: Sequence[float],
+        region: tuple[float, float],
+        *,
+        paper: str,
+        recipe: str,
+    ) -> Claim:
+        """A claim on the mean of a number that each seed gives."""
+        return cls(sentence, paper, *mean_interval(values), region, recipe)
+
+    @classmethod
+    def jointly(
+        cls,
+        sentence: str,
+        columns: Sequence[Sequence[float]],
+        region: tuple[float, float],
+        *,
+        paper: str,
+        recipe: str,
+        worst: Literal["largest", "smallest"],
+    ) -> Claim:
+        """A claim on several numbers at once: on the largest or the smallest, as `worst` says.
+
+        `columns` has, for each number, its value by every seed.
+        """
+        pick = max if worst == "largest" else min
+        every = [mean_interval(column) for column in columns]
+        value = pick(mean for mean, _ in every)
+        interval = pick(low for _, (low, _) in every), pick(high for _, (_, high) in every)
+        return cls(sentence, paper, value, interval, region, recipe)
 
     @property
     def verdict(self) -> Verdict:
@@ -94,8 +134,17 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """Read what `save` wrote."""
-        return cls(**json.loads(path.read_text()))
+        """Read what `save` wrote; a file that is something else is refused by name."""
+        try:
+            stored = json.loads(path.read_text())
+            results = cls(**stored)
+        except (ValueError, TypeError) as error:
+            advice = f"{error}. Delete it, or make it anew."
+            raise invalid(str(path), "a file that `reproduce` wrote", "another", advice) from error
+        if not results.data or "command" not in results.provenance:
+            advice = "Delete it, or make it anew."
+            raise invalid(str(path), "a file that `reproduce` wrote", "one without data", advice)
+        return results
 
 
 def rounded(values: Any, digits: int = 5) -> Any:
@@ -163,14 +212,16 @@ def provenance(command: str, seconds: float) -> dict[str, Any]:
         "command": command,
         "seconds": round(seconds, 2),
         "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
-        "hardware": f"{_processor()}, {len(os.sched_getaffinity(0))} cores",
+        "hardware": processor(),
     }
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+def processor() -> str:
+    """The processor's name and how many cores there are."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        name = next(names, name)
+    return f"{name}, {os.cpu_count()} cores"

@@ -13,33 +13,39 @@ from normscope.report import figures
 
 
 def reproduce(
-    name: str, *, scale: Scale, seed: int, seeds: int | None, folder: Path, command: str
+    name: str, *, scale: Scale, seed: int, seeds: int | None, folder: Path
 ) -> tuple[Results, list[Claim]]:
-    """Run an experiment and store its results, its figure and the summary of all.
+    """Run an experiment and store its results and its figure.
 
     Args:
         name: the experiment's ID.
         scale: `"smoke"`, `"small"` or `"paper"`.
         seed: the first seed.
         seeds: how many; the experiment's own number for the scale unless given.
-        folder: where `<name>.<scale>.json`, `figures/` and `RESULTS.md` go.
-        command: what a reader would type to get the same.
+        folder: where `<name>.<scale>.json` and `figures/` go.
     """
     experiment = load(name)
+    # where nothing is random there is one seed, whatever is asked for
+    count = experiment.SEEDS[scale] if seeds is None or experiment.SEEDS[scale] == 1 else seeds
     start = time.perf_counter()
-    results = experiment.run(scale, seed, seeds or experiment.SEEDS[scale])
+    results = experiment.run(scale, seed, count)
+    command = f"normscope reproduce {name} --scale {scale} --seed {seed} --seeds {count}"
     results.provenance = provenance(command, time.perf_counter() - start)
     claims = experiment.check(results)  # before anything is stored: what can't be judged is broken
     path = results.save(folder)
     draw(Results.load(path), folder)
+    return results, claims
+
+
+def write_summary(folder: Path) -> None:
+    """Make RESULTS.md anew from all that is stored in a folder."""
     partial = folder / "RESULTS.md.partial"
     partial.write_text(results_markdown(folder))
     os.replace(partial, folder / "RESULTS.md")
-    return results, claims
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
     """Draw the figure of stored results, as PDF and PNG."""
     with figures.style():
         figure = load(results.experiment).plot(results)
-    return figures.save(figure, folder / "figures" / results.experiment)
+    return figures.save(figure, folder / "figures" / f"{results.experiment}.{results.scale}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from normscope.experiments.registry import EXPERIMENTS, load
-from normscope.experiments.results import SCALES, Claim, Results
+from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 
 _HEAD = """# Results
 
@@ -31,9 +32,10 @@ def results_markdown(folder: Path) -> str:
     """The text of RESULTS.md for the results in a folder."""
     everything = [(results, load(results.experiment)) for results in stored_results(folder)]
     judged = [(results, experiment.check(results)) for results, experiment in everything]
-    tally = [claim.verdict for _, claims in judged for claim in claims]
-    counts = ", ".join(f"{tally.count(v)} {v}" for v in dict.fromkeys(sorted(tally)))
-    parts = [_HEAD, f"{len(tally)} claims: {counts}."]
+    every = [claim for _, claims in judged for claim in claims]
+    of_paper = [claim for claim in every if claim.paper != NOT_IN_PAPER]
+    own = [claim for claim in every if claim.paper == NOT_IN_PAPER]
+    parts = [_HEAD, f"The paper's claims: {_tally(of_paper)}. Our own: {_tally(own)}."]
     for (results, experiment), (_, claims) in zip(everything, judged, strict=True):
         made = results.provenance
         versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
@@ -41,19 +43,20 @@ def results_markdown(folder: Path) -> str:
         parts += [
             f"## {experiment.TITLE}",
             caption,
-            f"![{experiment.TITLE}](figures/{results.experiment}.png)",
+            f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
             claims_table(claims),
-            f"`{made['command']}`: seeds {results.seed} to {results.seed + results.seeds - 1}, "
-            f"{made['seconds']} s on {made['hardware']}; {versions}.",
+            f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
+            f"{made['hardware']}; {versions}.",
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def claims_table(claims: list[Claim]) -> str:
     """The claims as a Markdown table."""
-    rows = ["| claim | recipe | paper | ours | verdict |", "|---|---|---|---|---|"]
+    rows = ["| claim | recipe | paper | true if | ours | verdict |", "|---|---|---|---|---|---|"]
     for claim in claims:
-        cells = (claim.sentence, claim.recipe, claim.paper, ours(claim), f"**{claim.verdict}**")
+        cells = (claim.sentence, claim.recipe, claim.paper, true_if(claim), ours(claim))
+        cells = (*cells, f"**{claim.verdict}**")
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows)
 
@@ -61,9 +64,31 @@ def claims_table(claims: list[Claim]) -> str:
 def ours(claim: Claim) -> str:
     """Our value with its interval, where it has one.
 
-    >>> ours(Claim("x", "2", 2.0, (1.9, 2.1), (0.0, 9.0), "text", "steps"))
-    '2 [1.9, 2.1] steps'
+    >>> ours(Claim("x", "2", 2.0, (1.9, 2.1), (0.0, 9.0), "text"))
+    '2 [1.9, 2.1]'
     """
     low, high = claim.interval
-    interval = "" if low == high else f" [{low:.4g}, {high:.4g}]"
-    return f"{claim.value:.4g}{interval} {claim.unit}".strip()
+    return f"{claim.value:.4g}" + ("" if low == high else f" [{low:.4g}, {high:.4g}]")
+
+
+def true_if(claim: Claim) -> str:
+    """The region of a claim.
+
+    >>> true_if(Claim("x", "2", 2.0, (1.9, 2.1), (0.0, math.inf), "text"))
+    'at least 0'
+    """
+    least, most = claim.region
+    if math.isinf(most):
+        return f"at least {least:.4g}"
+    return f"at most {most:.4g}" if math.isinf(least) else f"{least:.4g} to {most:.4g}"
+
+
+def _tally(claims: list[Claim]) -> str:
+    verdicts = [claim.verdict for claim in claims]
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))) or "none"
+
+
+def _seeds(results: Results) -> str:
+    if results.seeds == 1:
+        return "nothing random"
+    return f"seeds {results.seed} to {results.seed + results.seeds - 1}"

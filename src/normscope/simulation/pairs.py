@@ -23,10 +23,11 @@ from normscope._checks import check_number, invalid
 from normscope._sphere import unit
 from normscope.theory import cosine_grad
 
-CONVERGED, ANTIPODAL, OVERSHOOTS, OUT_OF_STEPS = range(4)
-OUTCOMES = ("converged", "antipodal", "overshoots", "out of steps")
+CONVERGED, ANTIPODAL, OVERSHOOTS, DIVERGES, OUT_OF_STEPS = range(5)
+OUTCOMES = ("converged", "antipodal", "overshoots", "diverges", "out of steps")
 
-# A cell whose points have jumped over the origin in this many steps will go on doing so.
+# A cell in which some point has jumped over the origin in so many steps is given up: decay is
+# larger than what is left of the norm, and the next step finds it so again.
 _JUMPS = 1000
 _STEPS_BETWEEN_SIEVES = 50
 
@@ -131,14 +132,12 @@ class _Embeddings:
     def step(self) -> Tensor:
         z1, z2, eta = self.z1, self.z2, self.rule.step
         moved, jumped = [], torch.zeros(z1.shape[:2], dtype=torch.bool)
-        for z, t in ((z1, z2), (z2, z1)):
+        for z, t in ((z2, z1), (z1, z2))[: 2 if self.rule.moves == "both" else 1]:
             direction, norm = unit(z)
             left = self.rule.left_of(norm)
             moved.append(left * direction - eta * cosine_grad(z, t))
             jumped = jumped | (left < 0).squeeze(-1)
-        self.z2 = moved[1]
-        if self.rule.moves == "both":
-            self.z1 = moved[0]
+        self.z2, self.z1 = (*moved, z1)[:2]
         return jumped
 
     def cosines(self) -> Tensor:
@@ -190,8 +189,10 @@ def converge_pairs(
     check_number("lr", lr, "The paper takes 10.")
     if check_number("weight_decay", weight_decay, "0 is none.", positive=False) < 0:
         raise invalid("weight_decay", "at least 0", weight_decay, "0 is none.")
+    if not seeds or not all(isinstance(s, int) and 0 <= s < 2**63 for s in seeds):
+        raise invalid("seeds", "whole numbers of at least 0", seeds, "One draw of pairs each.")
     for name, count in (("n", n), ("d", d), ("most_steps", most_steps)):
-        if not isinstance(count, int) or count < 1:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise invalid(name, "a whole number of at least 1", count, "See the defaults.")
     for name, value, allowed in (
         ("moves", moves, ("both", "one")),
@@ -270,8 +271,9 @@ def _initial_cells(
     x1, x2 = torch.broadcast_tensors(x1, x2)
     rho = norm[:, None, None, None]
     cos = (x1 * x2).sum(-1)
-    # Rounding leaves a trace of an angle, from which they would come apart; in truth there is none.
-    antipodal = (alpha == -1)[None, None]
+    # No gradient moves an antipodal pair; what rounding leaves of its angle is not one. Too many
+    # of them, and the mean cannot reach the target whatever the others do.
+    antipodal = (1 + cos < 1e-12).double().mean(-1) * 2 > 1 - _TARGET
     grid = (len(seeds), len(norm), len(alpha))
     antipodal = antipodal.expand(grid).flatten()
     if engine == "embeddings":
@@ -293,15 +295,16 @@ def _run(cells: _Engine, antipodal: Tensor, most_steps: int) -> tuple[Tensor, Te
     undecided = torch.ones(len(running), dtype=torch.bool)
     jumps = torch.zeros(len(running), dtype=torch.int64)
     for count in range(most_steps + 1):
-        met = (cells.cosines().mean(1) > _TARGET) & undecided
+        mean = cells.cosines().mean(1)
+        met = (mean > _TARGET) & undecided
         if bool(met.any()):
             steps[running[met]] = count
             outcomes[running[met]] = CONVERGED
             undecided &= ~met
         if count % _STEPS_BETWEEN_SIEVES == 0 or not bool(undecided.any()):
-            lost = undecided & (jumps >= _JUMPS)
-            outcomes[running[lost]] = OVERSHOOTS
-            undecided &= ~lost
+            for fate, lost in ((OVERSHOOTS, jumps >= _JUMPS), (DIVERGES, ~mean.isfinite())):
+                outcomes[running[lost & undecided]] = fate
+                undecided &= ~lost
             left = undecided.nonzero().squeeze(1)
             if len(left) == 0:
                 break
