@@ -67,19 +67,18 @@ def plot(results: Results) -> Figure:
     turn = np.linspace(0, 2 * np.pi, 200)
     steepest = results.data["steepest"]
     for r, slope, color in zip(RADII, steepest, (ORANGE, PINK, GREEN), strict=True):
-        label = f"radius {r:g}: slope up to {slope:.2g}"
+        label = f"radius {r:g}: slope {slope:.2g}"
         ring = r * np.cos(turn), r * np.sin(turn)
         solid.plot(*ring, np.cos(turn) + 0.02, color=color, linewidth=2)
         plan.plot(r * np.cos(turn), r * np.sin(turn), color=color, linewidth=2, label=label)
     solid.plot([0, 2.7], [0, 0], [1, 1], color=BLUE, linewidth=3)
     plan.plot([0, 2.7], [0, 0], color=BLUE, linewidth=3)
     solid.set(xlabel="$z_1$", ylabel="$z_2$", zlabel="cosine", zticks=[-1, 0, 1])
-    solid.set_title("Surface", y=0.98)
+    solid.set_title("Surface")
     solid.set_box_aspect((1, 1, 0.6), zoom=1.1)  # pyright: ignore[reportArgumentType]
     solid.view_init(elev=52, azim=-72)
     plan.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$", title="From above")
     plan.grid(False)
-    handles, labels = plan.get_legend_handles_labels()
-    solid.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, -0.22))
+    plan.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, columnspacing=1.0)
     figure.colorbar(mesh, ax=plan, label="cosine with the blue direction")
     return figure
