@@ -85,11 +85,10 @@ def test_engines_agree_where_only_the_static_side_is_small() -> None:
 
 
 def test_a_cell_given_up_does_not_pass_its_jumps_to_another() -> None:
-    # the second norm converges only after the first has been given up
-    result = converge_pairs([0.5, 40.0], [0.0], n=20, weight_decay=2.0, lr=0.4)
-    alone = converge_pairs([40.0], [0.0], n=20, weight_decay=2.0, lr=0.4)
-    assert result.outcomes[0, 1, 0] == alone.outcomes.item()
-    assert result.steps[0, 1, 0] == alone.steps.item()
+    # the second converges only after the first has been given up
+    result = converge_pairs([0.3, 60.0], [-0.9], n=50, weight_decay=4.0, lr=1.0)
+    assert [OUTCOMES[o] for o in result.outcomes[0, :, 0]] == ["overshoots", "converged"]
+    assert result.steps[0, 1, 0] > 1000
 
 
 def test_aligned_pairs_need_no_step_and_one_cells_fate_leaves_the_others_alone() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, Protocol
 
 import numpy as np
@@ -189,10 +190,10 @@ def converge_pairs(
     check_number("lr", lr, "The paper takes 10.")
     if check_number("weight_decay", weight_decay, "0 is none.", positive=False) < 0:
         raise invalid("weight_decay", "at least 0", weight_decay, "0 is none.")
-    if not seeds or not all(isinstance(s, int) and 0 <= s < 2**63 for s in seeds):
+    if len(seeds) == 0 or not all(isinstance(s, Integral) and 0 <= s < 2**63 for s in seeds):
         raise invalid("seeds", "whole numbers of at least 0", seeds, "One draw of pairs each.")
     for name, count in (("n", n), ("d", d), ("most_steps", most_steps)):
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
             raise invalid(name, "a whole number of at least 1", count, "See the defaults.")
     for name, value, allowed in (
         ("moves", moves, ("both", "one")),
@@ -258,12 +259,8 @@ def _initial_cells(
     engine: str,
 ) -> tuple[_Engine, Tensor]:
     """All cells, seeds times norms times alphas, and which of them are antipodal."""
-    x = torch.stack(
-        [
-            torch.randn(2, n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-            for seed in seeds
-        ]
-    )
+    generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+    x = torch.stack([torch.randn(2, n, d, generator=g, dtype=torch.float64) for g in generators])
     x1, x2 = unit(x)[0].unbind(1)  # seeds n d
     x1, x2 = x1[:, None, None], x2[:, None, None]  # seeds 1 1 n d
     a = alpha[:, None, None]
