@@ -90,5 +90,5 @@ def _tally(claims: list[Claim]) -> str:
 
 def _seeds(results: Results) -> str:
     if results.seeds == 1:
-        return "nothing random"
+        return f"seed {results.seed}"
     return f"seeds {results.seed} to {results.seed + results.seeds - 1}"
