@@ -1,6 +1,7 @@
 """Claims, intervals and files."""
 
 import math
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
-from normscope.experiments.results import Claim, Results, mean_interval, share_interval, t_quantile
+from normscope.experiments import results as results_module
+from normscope.experiments.results import (
+    Claim,
+    Results,
+    mean_interval,
+    provenance,
+    share_interval,
+    t_quantile,
+)
 
 
 def claim(interval: tuple[float, float], region: tuple[float, float]) -> Claim:
@@ -88,3 +97,11 @@ def test_a_joint_claim_is_decided_by_its_worst_member() -> None:
     still_bad = Claim.jointly("x", columns, (0.0, math.inf), worst="smallest", **options)
     verdicts = [good.verdict, bad.verdict, still_bad.verdict]
     assert verdicts == ["reproduced", "not reproduced", "not reproduced"]
+
+
+def test_provenance_can_be_told_from_a_source_tree(monkeypatch) -> None:
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(results_module, "version", missing)
+    assert provenance("x", 1.0)["versions"]["normscope"] == "from source"

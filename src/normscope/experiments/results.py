@@ -9,7 +9,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -211,9 +211,16 @@ def provenance(command: str, seconds: float) -> dict[str, Any]:
     return {
         "command": command,
         "seconds": round(seconds, 2),
-        "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
         "hardware": processor(),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from its source
+        return "from source"
 
 
 def processor() -> str:
