@@ -24,11 +24,16 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its reference written out and its formulas drawn."""
     markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
     drawn = _CODE_OR_FORMULA.sub(
-        lambda match: convert(" ".join(match[1].split())) if match[1] else match[0], markdown
+        lambda match: _formula(match[1]) if match[1] else match[0], markdown
     )
     if "$" in _CODE_OR_FORMULA.sub("", drawn):
         raise ValueError("a formula is not closed: a dollar sign is left outside code")
     return drawn
+
+
+def _formula(latex: str) -> str:
+    """MathML within a span, for Markdown takes a bare math element for a paragraph of its own."""
+    return f"<span>{convert(' '.join(latex.split()))}</span>"
 
 
 def _module(name: str) -> str:
@@ -39,7 +44,7 @@ def _module(name: str) -> str:
 
 def _entry(name: str, thing: Any) -> str:
     signature = str(inspect.signature(thing)).replace("torch.", "")
-    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)  # annotations are strings
+    signature = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", signature)  # annotations are strings
     if len(name + signature) > 88:
         inner, arrow, result = signature[1:].rpartition(")")
         parts = re.split(r", (?![^\[(]*[\])])", inner)

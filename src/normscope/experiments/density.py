@@ -30,7 +30,7 @@ from normscope.simulation import (
 
 TITLE = "Norm against density (Fig. 2 middle)"
 KIND = "simulation"
-COST = "15 s"
+COST = "20 s"
 SEEDS: dict[Scale, int] = {"smoke": 3, "small": 10, "paper": 40}
 
 _SHOWN = 250  # points a class in the figure

@@ -18,7 +18,7 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, *, margin: float
         anchor: raw embeddings, (n, d).
         positive: raw embeddings of the same classes, (n, d).
         negative: raw embeddings of other classes, (n, d).
-        margin: m; FaceNet (Schroff et al., 2015, Section 3.2) takes .2.
+        margin: m; FaceNet (Schroff et al., 2015) takes .2.
 
     Paper: Section 2.1.
 
