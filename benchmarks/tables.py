@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shlex
 import sys
@@ -14,7 +13,8 @@ from pathlib import Path
 import torch
 
 import normscope
-from normscope.experiments.results import processor
+from normscope._environment import processor
+from normscope._files import whole_file
 
 HERE = Path(__file__).parent
 
@@ -60,9 +60,8 @@ def readme(folder: Path) -> str:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file so that it is never seen half-written."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
+    with whole_file(path) as partial:
+        partial.write_text(text)
 
 
 def installed(*names: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """normscope: train, correct and read cosine-similarity embeddings through their norms."""
 
-from normscope import losses, simulation, theory
+from normscope import evaluation, losses, simulation, theory
+from normscope.engine import RunResult, RunSpec, train
 from normscope.interventions import (
     GradScale,
     cut_init_,
@@ -8,17 +9,23 @@ from normscope.interventions import (
     scale_invariant_parameters,
     suggest_cut,
 )
+from normscope.monitors import NormMonitor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GradScale",
+    "NormMonitor",
+    "RunResult",
+    "RunSpec",
     "__version__",
     "cut_init_",
+    "evaluation",
     "grad_scale",
     "losses",
     "scale_invariant_parameters",
     "simulation",
     "suggest_cut",
     "theory",
+    "train",
 ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
-from normscope.experiments import results as results_module
+from normscope import _environment
 from normscope.experiments.results import (
     Claim,
     Results,
@@ -103,5 +103,5 @@ def test_provenance_can_be_told_from_a_source_tree(monkeypatch) -> None:
     def missing(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(results_module, "version", missing)
+    monkeypatch.setattr(_environment, "version", missing)
     assert provenance("x", 1.0)["versions"]["normscope"] == "from source"

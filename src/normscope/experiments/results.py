@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from normscope._checks import invalid
+from normscope._environment import processor, versions
+from normscope._files import whole_file
 
 Scale = Literal["smoke", "small", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "small", "paper")
@@ -127,9 +126,8 @@ class Results:
         """Write `<experiment>.<scale>.json`, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.experiment}.{self.scale}.json"
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(self), allow_nan=False) + "\n")
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            partial.write_text(json.dumps(asdict(self), allow_nan=False) + "\n")
         return path
 
     @classmethod
@@ -207,28 +205,9 @@ def t_quantile(degrees: int) -> float:
 
 def provenance(command: str, seconds: float) -> dict[str, Any]:
     """Where and with what the numbers were made."""
-    packages = ("normscope", "torch", "numpy")
     return {
         "command": command,
         "seconds": round(seconds, 2),
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
+        "versions": versions(),
         "hardware": processor(),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # run from its source
-        return "from source"
-
-
-def processor() -> str:
-    """The processor's name and how many cores there are."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-        name = next(names, name)
-    return f"{name}, {os.cpu_count()} cores"

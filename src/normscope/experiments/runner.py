@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
+from normscope._files import whole_file
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Scale, provenance
 from normscope.experiments.summary import results_markdown
@@ -39,9 +39,8 @@ def reproduce(
 
 def write_summary(folder: Path) -> None:
     """Make RESULTS.md anew from all that is stored in a folder."""
-    partial = folder / "RESULTS.md.partial"
-    partial.write_text(results_markdown(folder))
-    os.replace(partial, folder / "RESULTS.md")
+    with whole_file(folder / "RESULTS.md") as partial:
+        partial.write_text(results_markdown(folder))
 
 
 def draw(results: Results, folder: Path) -> list[Path]:

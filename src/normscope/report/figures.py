@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from normscope._files import whole_file
 
 # Okabe and Ito's colours, told apart by everyone; the first is for what is measured.
 BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, GREY = (
@@ -55,9 +56,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     paths = []
     for suffix, metadata in ((".pdf", {"CreationDate": None}), (".png", {"Software": None})):
         path = stem.with_name(stem.name + suffix)
-        partial = path.with_name(path.name + ".partial")
-        with style():
+        with whole_file(path) as partial, style():
             figure.savefig(partial, format=suffix[1:], metadata=metadata)
-        os.replace(partial, path)
         paths.append(path)
     return paths

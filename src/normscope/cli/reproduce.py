@@ -1,36 +1,25 @@
-"""The command line."""
+"""normscope reproduce."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from normscope.cli.console import errors, out, refuse, writable_folder
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
 from normscope.experiments.summary import ours, stored_results, true_if
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-out, errors = Console(), Console(stderr=True)
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
 
 
-@app.callback()
-def main() -> None:
-    """Train, correct and read cosine-similarity embeddings through their norms."""
-
-
-@app.command()
 def reproduce(
     ids: Annotated[list[str], typer.Argument(metavar="list|all|ID...", show_default=False)],
     scale: Annotated[str, typer.Option(help="smoke, small or paper")] = "small",
@@ -51,15 +40,15 @@ def reproduce(
     Ctrl-C keeps what is finished.
     """
     if scale not in SCALES:
-        _refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")
+        refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")
     if kind not in (None, "simulation", "training"):
-        _refuse(f"--kind must be simulation or training, got {kind!r}.")
+        refuse(f"--kind must be simulation or training, got {kind!r}.")
     if seeds is not None and seeds < 2:
-        _refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
+        refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
     if not 0 <= seed < 2**31:
-        _refuse(f"--seed must be from 0 to {2**31 - 1}, got {seed}.")
+        refuse(f"--seed must be from 0 to {2**31 - 1}, got {seed}.")
     if folder.exists() and not folder.is_dir():
-        _refuse(f"--out must be a folder, got {str(folder)!r}.")
+        refuse(f"--out must be a folder, got {str(folder)!r}.")
     stored = stored_results(folder)  # a foreign file there is refused before anything is run
     if ids == ["list"]:
         return _list(stored)
@@ -67,16 +56,11 @@ def reproduce(
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         known = ", ".join(EXPERIMENTS)
-        _refuse(f"ID must be among {known}, or all or list alone, got {unknown[0]!r}.")
+        refuse(f"ID must be among {known}, or all or list alone, got {unknown[0]!r}.")
     names = [name for name in names if kind in (None, load(name).KIND)]
     if not names:
-        _refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        _refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")
+        refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
+    writable_folder(folder)
     raise typer.Exit(_reproduce(names, cast(Scale, scale), seed, seeds, folder))
 
 
@@ -101,9 +85,9 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                 progress.advance(task)
     except KeyboardInterrupt:
         errors.print(f"Stopped. {len(done)} of {len(names)} are finished and kept in {folder}.")
-        _print_claims(done)
+        print_claims(done)
         return 130
-    _print_claims(done)
+    print_claims(done)
     for line in broken:
         errors.print(f"broke: {line}", style="red", markup=False)
     if done:
@@ -111,7 +95,8 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
     return 1 if broken else 0
 
 
-def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
+def print_claims(done: list[tuple[str, list[Claim]]]) -> None:
+    """A table of claims and verdicts."""
     table = Table(title="Claims", show_lines=True)
     for heading in ("experiment", "claim", "recipe", "paper", "true if", "ours", "verdict"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "verdict")
@@ -141,18 +126,3 @@ def _list(found: list[Results]) -> None:
             *map(escape, (name, experiment.TITLE, experiment.KIND, experiment.COST, verdicts))
         )
     out.print(table)
-
-
-def _refuse(line: str) -> NoReturn:
-    """One line on standard error, and exit status 2."""
-    errors.print(line, markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
-
-
-def run(program: Callable[[], None] = app) -> None:
-    """The console script: errors that a user can mend are one line, not a traceback."""
-    try:
-        program()
-    except ValueError as error:
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)

@@ -1,0 +1,32 @@
+"""Where and with what something was computed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that results depend on."""
+    packages = ("normscope", "torch", "numpy")
+    return {"python": platform.python_version()} | {p: _version(p) for p in packages}
+
+
+def processor() -> str:
+    """The processor's name and how many cores there are."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        name = next(names, name)
+    return f"{name}, {os.cpu_count()} cores"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from its source
+        return "from source"

@@ -1,0 +1,34 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from normscope.cli.console import errors
+from normscope.cli.data import app as data
+from normscope.cli.demo import demo
+from normscope.cli.evaluate import evaluate
+from normscope.cli.reproduce import reproduce
+from normscope.cli.train import train
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+for command in (demo, train, evaluate, reproduce):
+    app.command()(command)
+app.add_typer(data, name="data")
+
+
+@app.callback()
+def main() -> None:
+    """Train, correct and read cosine-similarity embeddings through their norms."""
+
+
+def run(program: Callable[[], None] = app) -> None:
+    """The console script: errors that a user can mend are one line, not a traceback."""
+    try:
+        program()
+    except ValueError as error:
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)

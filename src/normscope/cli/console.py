@@ -1,0 +1,28 @@
+"""What every command shares: where it prints, and how it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+out, errors = Console(), Console(stderr=True)
+
+
+def refuse(line: str) -> NoReturn:
+    """One line on standard error, and exit status 2."""
+    errors.print(line, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def writable_folder(folder: Path) -> None:
+    """Make the folder of --out; refuse one that can't be written to, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")

@@ -1,0 +1,46 @@
+"""normscope evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+
+from normscope.cli.console import errors, out, refuse
+from normscope.engine import evaluate as evaluate_run
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)],
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    data_root: Annotated[
+        Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
+    ] = None,
+) -> None:
+    r"""Judge a trained network: kNN, linear probe and norms, layer by layer.
+
+    \b
+    normscope evaluate runs/simclr-digits-0123456789
+
+    Leaves evaluation.json and embeddings.npz in the run's folder.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    with errors.status("reading features"):
+        result = evaluate_run(run, device=device, data_root=data_root)
+    table = Table(title=f"{run.name}, after epoch {result['epoch']}")
+    for heading in ("layer", "kNN", "kNN top-5", "probe", "norm, train", "norm, test"):
+        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    for name, found in result["layers"].items():
+        norms = [f"{found[s]['norm_mean']:.3g} ± {found[s]['norm_std']:.2g}" for s in SPLITS]
+        shares = [f"{found[key]:.1%}" for key in ("knn", "knn_top5", "probe")]
+        table.add_row(name, *shares, *norms)
+    out.print(table)
+
+
+SPLITS = ("train", "test")

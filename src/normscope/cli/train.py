@@ -1,0 +1,146 @@
+"""normscope train."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from normscope.cli.console import errors, out, refuse
+from normscope.data import load
+from normscope.engine import RunResult, RunSpec, Stopped
+from normscope.engine import train as train_run
+
+
+def train(
+    method: Annotated[str, typer.Argument(help="simclr, simsiam, byol, moco_v2, moco_v3, ...")],
+    data: Annotated[str, typer.Option(help="see `normscope data list`")] = "digits",
+    net: Annotated[str | None, typer.Option(help="resnet18, resnet50, vit_tiny, ...")] = None,
+    epochs: Annotated[int | None, typer.Option(help="passes over the images")] = None,
+    cut: Annotated[float, typer.Option(help="divide the initial weights by this")] = 1.0,
+    cut_scope: Annotated[str, typer.Option(help="all, weights, last or invariant")] = "all",
+    grad_scale: Annotated[float, typer.Option(help="GradScale's power; lr / 6 with it")] = 0.0,
+    recipe: Annotated[str, typer.Option(help="text or as_coded")] = "text",
+    seed: Annotated[int, typer.Option(help="of weights, order and augmentation")] = 0,
+    batch: Annotated[int | None, typer.Option(help="images per optimizer step")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="micro-batches per step")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, lars, adam or adamw")] = None,
+    lr: Annotated[float | None, typer.Option(help="for 256 images")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="zero is none")] = None,
+    decay: Annotated[str | None, typer.Option(help="all or no_bias_norm")] = None,
+    warmup_epochs: Annotated[float | None, typer.Option(help="of linear growth")] = None,
+    augmentation: Annotated[str | None, typer.Option(help="simclr, simsiam, byol, ...")] = None,
+    precision: Annotated[str, typer.Option(help="auto, 32 or bf16")] = "auto",
+    log_every: Annotated[int, typer.Option(help="steps between log points")] = 10,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: any other field, or the method's own option"),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="default: runs/<name>")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    devices: Annotated[int, typer.Option(help="processes, one a device")] = 1,
+    workers: Annotated[int | None, typer.Option(help="processes that decode images")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="tensorboard or wandb, too")] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
+    ] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(help="how often to save")] = 60.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show nothing until the end")] = False,
+) -> None:
+    r"""Train a network, watch its norms, keep everything.
+
+    \b
+    normscope train simclr                                     on digits, in half a minute
+    normscope train simclr --data cifar10 --cut 3 --epochs 100
+    normscope train simsiam --data cifar10 --cut 9 --recipe as_coded
+    normscope train simclr --data cifar10 --grad-scale 1 --devices 2
+    normscope train moco_v2 --data cifar10 --set queue=8192 --set knn_k=100
+
+    Leaves runs/<name>/ with spec.json, metrics.jsonl, checkpoint.pt, encoder.safetensors and
+    result.json. Ctrl-C saves first; the same command with --resume goes on. Under torchrun it
+    trains on all processes, on one machine or several.
+    """
+    given = locals()
+    names = {f.name for f in fields(RunSpec)}
+    values = {k: v for k, v in given.items() if k in names and v is not None}
+    values |= _settings(set_ or [], names, values)
+    spec = RunSpec(**values)
+    if device not in ("auto", "cpu", "cuda"):
+        refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
+    if devices < 1:
+        refuse(f"--devices must be at least 1, got {devices}.")
+    if devices > 1 and "WORLD_SIZE" not in os.environ:
+        load(spec.data, data_root)  # what is wrong with it is said once, not by every process
+        _start_processes(devices)
+    try:
+        result = train_run(
+            spec,
+            folder=folder,
+            resume=resume,
+            device=device,  # pyright: ignore[reportArgumentType]
+            data_root=data_root,
+            workers=workers,
+            loggers=log or (),
+            checkpoint_seconds=checkpoint_seconds,
+            quiet=quiet,
+        )
+    except Stopped as stopped:
+        errors.print(f"{stopped}. Go on with:", markup=False, highlight=False, soft_wrap=True)
+        words = ["normscope", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"]
+        errors.print(f"  {shlex.join(words)}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(128 + stopped.signal_number) from None
+    if int(os.environ.get("RANK", 0)) == 0:
+        _tell(result)
+
+
+def _tell(result: RunResult) -> None:
+    line = (
+        f"kNN {result.knn:.1%}, mean norm {result.norm:.3g}, loss {result.loss:.4f}, "
+        f"{result.images_per_second:,.0f} images/s, {result.seconds:.0f} s of training: "
+        f"{result.folder}"
+    )
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _settings(pairs: list[str], names: set[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The values of --set: fields of the spec, or else options of the method."""
+    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            refuse(f"--set must be NAME=VALUE, got {pair!r}.")
+        place = found if name in names else options
+        if name in place or (name in given and name in place):
+            refuse(f"--set must name a thing once, got {name!r} twice.")
+        place[name] = _value(text)
+    return found | ({"options": options} if options else {})
+
+
+def _value(text: str) -> int | float | str | bool:
+    """A number where it is one.
+
+    >>> _value("8"), _value("0.5"), _value("true"), _value("sum")
+    (8, 0.5, True, 'sum')
+    """
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _start_processes(devices: int) -> None:
+    """Become torchrun with so many processes of this same command."""
+    words = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"]
+    words += ["-m", "normscope.cli", *sys.argv[1:]]
+    os.execv(sys.executable, [sys.executable, *words])

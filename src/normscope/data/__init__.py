@@ -1,0 +1,29 @@
+"""Datasets, read from their published files, and the batches that training takes from them."""
+
+from normscope.data.archives import fetch
+from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, default_root, load
+from normscope.data.human_labels import cifar10h, cifar10n, cifar100n
+from normscope.data.images import ImageArrays, LazyImages, Split
+from normscope.data.publishers import Archive
+from normscope.data.resident import Resident
+from normscope.data.streamed import Streamed, source
+
+__all__ = [
+    "DATASETS",
+    "HUMAN_LABELS",
+    "Archive",
+    "Dataset",
+    "ImageArrays",
+    "LazyImages",
+    "Resident",
+    "Split",
+    "Streamed",
+    "check",
+    "cifar10h",
+    "cifar10n",
+    "cifar100n",
+    "default_root",
+    "fetch",
+    "load",
+    "source",
+]

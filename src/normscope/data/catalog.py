@@ -1,0 +1,222 @@
+"""The datasets that this library knows by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from normscope._checks import invalid
+from normscope.data import arrays, cifar, flowers, folders, human_labels, imbalance, publishers
+from normscope.data.images import ImageArrays
+from normscope.data.publishers import Archive
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[Content]):
+    """A dataset and where it comes from.
+
+    Args:
+        title: one line.
+        load: reads it from the data folder and verifies it.
+        licence: on what terms it is offered.
+        place: what it occupies in the data folder; "" if nothing.
+        archives: what to download; empty if there is nothing to download.
+        by_hand: what to do instead where there are no archives.
+        side: in pixels.
+        n_classes: how many classes.
+    """
+
+    title: str
+    load: Callable[[Path], Content]
+    licence: str
+    side: int
+    n_classes: int
+    place: str = ""
+    archives: Sequence[Archive] = ()
+    by_hand: str = ""
+
+
+_NO_LICENCE = "no licence stated; the publisher asks to be cited"
+_IMAGENET = "ImageNet's terms: non-commercial research"
+
+
+def _cifar(
+    published: cifar.Published, title: str, read: Callable[[Path], ImageArrays]
+) -> Dataset[ImageArrays]:
+    archive = publishers.CIFAR10 if published.name == "cifar10" else publishers.CIFAR100
+    return Dataset(
+        title=title,
+        load=read,
+        licence=_NO_LICENCE,
+        side=32,
+        n_classes=published.n_classes,
+        place=published.python_folder,
+        archives=(archive,),
+    )
+
+
+def _balanced(published: cifar.Published) -> Dataset[ImageArrays]:
+    title = f"60,000 photographs of {published.n_classes} classes, 32 x 32"
+    return _cifar(published, title, lambda root: cifar.read_cifar(root, published))
+
+
+def _unbalanced(
+    published: cifar.Published, base: float, rounding: Literal["nearest", "floor"]
+) -> Dataset[ImageArrays]:
+    """The text's imbalance, rounded to nearest, or the published code's, rounded down."""
+    largest = 50_000 // published.n_classes
+    counts = imbalance.exponential_counts(
+        published.n_classes, largest=largest, base=base, rounding=rounding
+    )
+    name = f"{published.name}-unbalanced" + ("" if rounding == "nearest" else "-as-coded")
+    by = "text" if rounding == "nearest" else "code"
+    title = f"{sum(counts):,} of {published.name}, {largest} x {base}^-i of class i (paper's {by})"
+
+    def read(root: Path) -> ImageArrays:
+        return imbalance.unbalanced(cifar.read_cifar(root, published), counts, name)
+
+    return _cifar(published, title, read)
+
+
+DATASETS: dict[str, Dataset[ImageArrays]] = {
+    "digits": Dataset(
+        title="1,797 handwritten digits of 8 x 8 pixels, without a download",
+        load=lambda _: arrays.read_digits(),
+        licence="CC BY 4.0 (UCI), part of scikit-learn",
+        side=8,
+        n_classes=10,
+        by_hand="It comes with scikit-learn: there is nothing to fetch.",
+    ),
+    "cifar10": _balanced(cifar.CIFAR10),
+    "cifar100": _balanced(cifar.CIFAR100),
+    "cifar10-unbalanced": _unbalanced(cifar.CIFAR10, 1.5, "nearest"),
+    "cifar100-unbalanced": _unbalanced(cifar.CIFAR100, 1.034, "nearest"),
+    "cifar10-unbalanced-as-coded": _unbalanced(cifar.CIFAR10, 1.5, "floor"),
+    "cifar100-unbalanced-as-coded": _unbalanced(cifar.CIFAR100, 1.03365, "floor"),
+    "flowers102": Dataset(
+        title="Oxford Flowers at 128 x 128: 6,149 test images to train on, 1,020 to judge",
+        load=flowers.read_flowers,
+        licence=_NO_LICENCE,
+        side=128,
+        n_classes=102,
+        place="flowers-102",
+        archives=publishers.FLOWERS102,
+    ),
+    "tiny-imagenet": Dataset(
+        title="110,000 photographs of 200 classes, 64 x 64",
+        load=folders.read_tiny_imagenet,
+        licence=_IMAGENET,
+        side=64,
+        n_classes=200,
+        place="tiny-imagenet-200",
+        archives=(publishers.TINY_IMAGENET,),
+    ),
+    "imagenet100": Dataset(
+        title="some 130,000 photographs of 100 classes of ImageNet, at 128 x 128",
+        load=folders.read_imagenet100,
+        licence=_IMAGENET,
+        side=128,
+        n_classes=100,
+        place="imagenet100",
+        by_hand=folders.PLACE,
+    ),
+}
+
+# Labels without images: fetched and checked like datasets, read by `human_labels`.
+HUMAN_LABELS: dict[str, Dataset[Any]] = {
+    "cifar10n": Dataset(
+        title="CIFAR-10's training images, labelled by three people each",
+        load=human_labels.cifar10n,
+        licence="no licence stated in its repository",
+        side=32,
+        n_classes=10,
+        place="CIFAR-10_human.pt",
+        archives=(publishers.CIFAR10N,),
+    ),
+    "cifar100n": Dataset(
+        title="CIFAR-100's training images, labelled by one person each",
+        load=human_labels.cifar100n,
+        licence="no licence stated in its repository",
+        side=32,
+        n_classes=100,
+        place="CIFAR-100_human.pt",
+        archives=(publishers.CIFAR100N,),
+    ),
+    "cifar10h": Dataset(
+        title="CIFAR-10's test images, labelled by some fifty people each",
+        load=human_labels.cifar10h,
+        licence="CC BY-NC-SA 4.0",
+        side=32,
+        n_classes=10,
+        place="cifar10h-counts.npy",
+        archives=(publishers.CIFAR10H,),
+    ),
+}
+
+
+def default_root() -> Path:
+    """The folder of datasets: `$NORMSCOPE_DATA`, or `~/.cache/normscope`."""
+    return Path(os.environ.get("NORMSCOPE_DATA") or "~/.cache/normscope").expanduser()
+
+
+def load(name: str, root: Path | None = None) -> ImageArrays:
+    """A dataset by its name in `DATASETS`, or `folder:PATH` or `npz:PATH` for your own.
+
+    Args:
+        name: which.
+        root: the folder of datasets; `default_root()` by default.
+
+    Raises:
+        ValueError: if it is unknown, not there, or not as published.
+
+    >>> digits = load("digits")
+    >>> digits.train.images.shape, len(digits.test)
+    ((1347, 3, 8, 8), 450)
+    """
+    kind, _, path = name.partition(":")
+    if kind == "folder" and path:
+        return folders.read_folder(Path(path).expanduser(), name)
+    if kind == "npz" and path:
+        return arrays.read_npz(Path(path).expanduser())
+    if name not in DATASETS:
+        names = ", ".join(DATASETS)
+        raise invalid("name", f"one of {names}, folder:PATH, npz:PATH", name, "Choose one of them.")
+    return DATASETS[name].load(default_root() if root is None else Path(root))
+
+
+def entry(name: str) -> Dataset[Any]:
+    """What `DATASETS` or `HUMAN_LABELS` says of a name."""
+    known = {**DATASETS, **HUMAN_LABELS}
+    if name not in known:
+        raise invalid("name", f"one of {', '.join(known)}", name, "Choose one of them.")
+    return known[name]
+
+
+def check(name: str, root: Path | None = None) -> list[str]:
+    """Load a dataset or human labels by name and say what was found and verified, line by line.
+
+    >>> check("digits")[0]
+    'digits: 1,347 training and 450 test images of 10 classes'
+    """
+    if name in HUMAN_LABELS:
+        root = default_root() if root is None else Path(root)
+        return described(name, HUMAN_LABELS[name].load(root))
+    return described(name, load(name, root))
+
+
+def described(name: str, content: Any) -> list[str]:
+    """What a dataset or human labels hold, line by line."""
+    if not isinstance(content, ImageArrays):
+        tables = content if isinstance(content, dict) else {name: content}
+        return [f"{key}: {' x '.join(map(str, table.shape))}" for key, table in tables.items()]
+    return [
+        f"{name}: {len(content.train):,} training and {len(content.test):,} test images of "
+        f"{len(content.classes)} classes",
+        f"side {content.side}, from {content.source}",
+        f"sha256 {content.checksum}",
+    ]

@@ -1,0 +1,124 @@
+"""Where a run's numbers go: always to a JSONL file, on request elsewhere too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from normscope._checks import invalid
+from normscope.engine.spec import RunSpec
+
+Record = Mapping[str, Any]
+
+
+class Logger(Protocol):
+    """Takes records as they come."""
+
+    def log(self, record: Record) -> None:
+        """Take one record: its kind, epoch, step, and numbers."""
+        ...
+
+    def close(self) -> None:
+        """Let everything reach its place."""
+        ...
+
+
+class Jsonl:
+    """One JSON object a line. NaN and infinity are written as null."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a")
+
+    def log(self, record: Record) -> None:
+        """Append a line."""
+        self._file.write(json.dumps(_plain(record), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def size(self) -> int:
+        """How many bytes are safely on disk."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoard:
+    """TensorBoard's event files, in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            raise _missing("tensorboard") from None
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, record: Record) -> None:
+        """Every number of the record, at its step."""
+        for name, value in _numbers(record).items():
+            self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+
+    def close(self) -> None:
+        """Close the event file."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run on Weights & Biases, under the folder's name; resumed with it."""
+
+    def __init__(self, folder: Path, spec: RunSpec) -> None:
+        try:
+            import wandb  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise _missing("wandb") from None
+        self._run = wandb.init(
+            project="normscope",
+            name=folder.name,
+            id=spec.hash,
+            resume="allow",
+            dir=str(folder),
+            config=spec.to_dict(),
+        )
+
+    def log(self, record: Record) -> None:
+        """Every number of the record, at its step."""
+        numbers = {f"{record['kind']}/{k}": v for k, v in _numbers(record).items()}
+        self._run.log(numbers, step=record["step"])
+
+    def close(self) -> None:
+        """Finish the upload."""
+        self._run.finish()
+
+
+LOGGERS = ("tensorboard", "wandb")
+
+
+def extra_logger(name: str, folder: Path, spec: RunSpec) -> Logger:
+    """A logger beside the JSONL file, by its name in `LOGGERS`."""
+    if name not in LOGGERS:
+        raise invalid("loggers", f"among {', '.join(LOGGERS)}", name, "JSONL is always written.")
+    return TensorBoard(folder) if name == "tensorboard" else WeightsAndBiases(folder, spec)
+
+
+def _missing(package: str) -> ValueError:
+    advice = f"pip install 'normscope[{package}]'"
+    return invalid("loggers", "installed", package, advice)
+
+
+def _numbers(record: Record) -> dict[str, float]:
+    places = ("step", "epoch")
+    return {k: v for k, v in record.items() if isinstance(v, (int, float)) and k not in places}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return None
+    return value

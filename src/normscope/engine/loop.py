@@ -1,0 +1,370 @@
+"""One training loop: from a spec to a finished run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from normscope import data
+from normscope._checks import invalid
+from normscope._files import whole_file
+from normscope.augment import PRESETS
+from normscope.data import ImageArrays
+from normscope.engine import checkpoint
+from normscope.engine.compose import build, invariant_names
+from normscope.engine.evaluate import knn_and_norm
+from normscope.engine.interrupts import Interrupts, Stopped
+from normscope.engine.randomness import seed_for, shuffled
+from normscope.engine.run_folder import RunFolder, RunResult
+from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
+from normscope.engine.spec import RunSpec
+from normscope.engine.telemetry import Telemetry
+from normscope.methods import StepOutput
+from normscope.nets import synchronised
+
+
+@dataclass
+class Progress:
+    """Where the loop stands; with the weights, all that a checkpoint needs."""
+
+    epoch: int = 0  # finished epochs
+    micro: int = 0  # micro-batches done in this epoch
+    step: int = 0  # optimizer steps, over all epochs
+    losses: list[Tensor] = field(default_factory=list)  # of this epoch's micro-batches
+    logged: int = 0  # how many of them a log point has seen
+    seconds: float = 0.0  # spent training, over all sittings
+    metrics_size: int = 0
+    last: dict[str, Any] = field(default_factory=dict)  # the newest epoch's record
+
+
+def train(
+    spec: RunSpec,
+    *,
+    folder: Path | str | None = None,
+    resume: bool = False,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    data_root: Path | None = None,
+    workers: int | None = None,
+    loggers: Sequence[str] = (),
+    checkpoint_seconds: float = 60.0,
+    quiet: bool = False,
+) -> RunResult:
+    """Train a run, or go on with it, until it is finished.
+
+    Under `torchrun` every process calls this alike: batches are divided between them, negatives
+    gathered, batch statistics shared, and the result is that of one process.
+
+    Args:
+        spec: what to train.
+        folder: of the run; `runs/<name>` unless given.
+        resume: go on from the folder's checkpoint, if there is one. On a CPU the weights come out
+            as if nothing had happened. A finished run is returned as it is.
+        device: `"auto"` takes a GPU if there is one.
+        data_root: where datasets are; see `normscope data list`.
+        workers: processes that decode images of large datasets.
+        loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
+        checkpoint_seconds: how often to save, at least, between the saves at the end of training.
+        quiet: show nothing.
+
+    Raises:
+        Stopped: on Ctrl-C or SIGTERM, once everything is saved.
+
+    >>> import tempfile
+    >>> spec = RunSpec(method="simclr", data="digits", epochs=1)
+    >>> result = train(spec, folder=tempfile.mkdtemp(), device="cpu", quiet=True)
+    >>> result.steps
+    5
+    """
+    images = data.load(spec.data, data_root)
+    run = RunFolder(Path(folder) if folder is not None else Path("runs") / spec.name)
+    if resume and run.result_file.exists() and run.spec().hash == spec.hash:
+        return RunResult.load(run.path)
+    fabric = _fabric(device, spec.precision)
+    fabric.launch()
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            run.begin(spec, resume=resume, checksum=images.checksum, device=str(fabric.device))
+            stack.enter_context(run.locked())
+        fabric.barrier()
+        interrupts = stack.enter_context(Interrupts())
+        options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
+        loop = _Loop(fabric, spec, images, run, quiet=quiet, **options)
+        stack.callback(loop.close)
+        loop.run_to_the_end(interrupts)
+        if fabric.is_global_zero:
+            loop.finish().save()
+        fabric.barrier()
+    return RunResult.load(run.path)
+
+
+def _fabric(device: str, precision: str) -> Any:
+    """Lightning Fabric for this process, or for those that torchrun started."""
+    from lightning_fabric import Fabric  # slow to import, and only training needs it
+    from lightning_fabric.strategies import DDPStrategy
+
+    on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
+    world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    wide = {"32": "32-true", "bf16": "bf16-mixed", "auto": "bf16-mixed" if on_gpu else "32-true"}
+    return Fabric(
+        accelerator="cuda" if on_gpu else "cpu",
+        devices=local,
+        num_nodes=world // local,
+        strategy=DDPStrategy(broadcast_buffers=False) if world > 1 else "auto",
+        precision=wide[precision],  # pyright: ignore[reportArgumentType]
+    )
+
+
+class _Loop:
+    """The loop's parts, put together once."""
+
+    def __init__(
+        self,
+        fabric: Any,
+        spec: RunSpec,
+        images: ImageArrays,
+        run: RunFolder,
+        *,
+        workers: int | None,
+        loggers: Sequence[str],
+        save_every: float,
+        quiet: bool,
+    ) -> None:
+        self.fabric, self.spec, self.images, self.run = fabric, spec, images, run
+        self.micro_batch = spec.batch // spec.accumulate
+        self._check_batches()
+        self.augment = PRESETS[spec.augmentation](images.side)
+        options = {"side": images.side, "crop_scale": self.augment.crop_scale, "workers": workers}
+        self.train = data.source(images.train, fabric.device, **options)
+        self.test = data.source(images.test, fabric.device, **options)
+        self.generator = torch.Generator(fabric.device)
+
+        method = build(spec, side=images.side)
+        invariant = invariant_names(method, images.side)
+        self.method = synchronised(method) if fabric.world_size > 1 else method
+        self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.optimizer = optimizer_for(method, spec)
+        if fabric.device.type == "cuda":
+            for part in self.method.children():
+                part.compile()
+        self.wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
+        self.progress = Progress()
+        self.telemetry: Telemetry | None = None
+        if fabric.is_global_zero:
+            parameters = dict(self.method.named_parameters())
+            self.telemetry = Telemetry(
+                run,
+                spec,
+                classes=len(images.classes),
+                weights={name: parameters[name].detach() for name in sorted(invariant)},
+                loggers=loggers,
+                steps=None if quiet else spec.epochs * self.steps,
+            )
+        if run.checkpoint.exists():
+            self._restore()
+        if self.telemetry:
+            self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
+        self._saved, self.save_every = time.monotonic(), save_every
+        self._clock = time.perf_counter()
+
+    def _check_batches(self) -> None:
+        n, spec = len(self.images.train.labels), self.spec
+        if n < spec.batch:
+            raise invalid("batch", f"at most the {n} training images", spec.batch, "Lower it.")
+        if self.micro_batch % self.fabric.world_size:
+            wanted = f"a multiple of {self.fabric.world_size} processes x {spec.accumulate}"
+            raise invalid("batch", wanted, spec.batch, "Every process takes an equal share.")
+        # gradients left over by a summed accumulation stay for the next epoch
+        self.micros = n // self.micro_batch
+        self.steps = self.micros // spec.accumulate
+        if spec.accumulation == "mean":
+            self.micros = self.steps * spec.accumulate
+        if spec.knn_k > n:
+            raise invalid("knn_k", f"at most the {n} training images", spec.knn_k, "Lower it.")
+
+    # ------------------------------------------------------------------ training
+
+    def run_to_the_end(self, interrupts: Interrupts) -> None:
+        """Train the epochs that are left."""
+        while self.progress.epoch < self.spec.epochs:
+            self.method.train()
+            self._clock = time.perf_counter()
+            for batch, labels in self._batches():
+                self._micro_step(batch, labels)
+                if self.progress.micro % self.spec.accumulate == 0:
+                    if self._asked_to_stop(interrupts):
+                        self._stop(interrupts)
+                    if time.monotonic() - self._saved > self.save_every:
+                        self._save()
+            self._end_epoch()
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The micro-batches that are left in the epoch, this process's share of each."""
+        epoch, spec = self.progress.epoch, self.spec
+        order = shuffled(spec.seed, epoch, len(self.train))
+        micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
+        own = [indices[self._rows()] for indices in micros[self.progress.micro :]]
+        return self.train.batches(own, seed=seed_for(spec.seed, "crops", epoch))
+
+    def _rows(self) -> slice:
+        """Which rows of a micro-batch are this process's."""
+        share = self.micro_batch // self.fabric.world_size
+        return slice(self.fabric.global_rank * share, (self.fabric.global_rank + 1) * share)
+
+    def _micro_step(self, batch: Tensor, labels: Tensor) -> None:
+        spec, progress = self.spec, self.progress
+        views = self._views(batch)
+        last = (progress.micro + 1) % spec.accumulate == 0
+        at_log_point = last and (progress.step + 1) % spec.log_every == 0
+        with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
+            out: StepOutput = self.wrapped(views, labels)
+            if at_log_point:
+                out.embeddings.retain_grad()
+            share = spec.accumulate if spec.accumulation == "mean" else 1
+            self.fabric.backward(out.loss / share)
+        progress.losses.append(out.loss.detach())
+        progress.micro += 1
+        if not last:
+            return
+        lr = peak_lr(spec) * lr_share(spec, progress.step / self.steps)
+        set_lr_(self.optimizer, lr)
+        if at_log_point and self.telemetry:
+            self.telemetry.observe(out, labels, step=progress.step, lr=lr)
+        self.wrapped_optimizer.step()
+        self.optimizer.zero_grad()
+        progress.step += 1
+        self.method.after_step(progress.step / (spec.epochs * self.steps))
+        if at_log_point:
+            self._log_point(lr)
+
+    def _views(self, batch: Tensor) -> Tensor:
+        """Two augmented views of a batch, 2 n 3 s s, the same however many processes there are."""
+        place = (self.progress.epoch, self.progress.micro)
+        self.generator.manual_seed(seed_for(self.spec.seed, "views", *place))
+        height, width = batch.shape[-2:]
+        views = []
+        for view in range(2):
+            parameters = self.augment.draw(
+                self.micro_batch,
+                height=height,
+                width=width,
+                generator=self.generator,
+                view=view,
+            ).rows(self._rows())
+            if self.train.needs_crop:
+                views.append(self.augment(batch, parameters))
+            else:
+                mirrored = self.augment.mirror(batch[view], parameters)
+                views.append(self.augment.colour(mirrored, parameters))
+        both = torch.cat(views).contiguous(memory_format=torch.channels_last)  # 2n 3 s s
+        return both.unflatten(0, (2, -1))
+
+    def _log_point(self, lr: float) -> None:
+        progress = self.progress
+        loss = self._mean_loss(progress.losses[progress.logged :])
+        progress.logged = len(progress.losses)
+        if self.telemetry:
+            self.telemetry.log_point(self._place(), lr=lr, loss=loss)
+            self._lap()
+            self.telemetry.tick(progress.step, self._images_per_second())
+
+    def _end_epoch(self) -> None:
+        progress, spec = self.progress, self.spec
+        done = progress.epoch + 1
+        numbers: dict[str, Any] = {"loss": self._mean_loss(progress.losses)}
+        self._lap()
+        if done & (done - 1) == 0 or done == spec.epochs:  # 1, 2, 4, 8, ... and the last
+            if self.fabric.is_global_zero:
+                with self.fabric.autocast():
+                    numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)
+            self.fabric.barrier()
+        if self.telemetry:
+            self.telemetry.log("epoch", self._place() | numbers)
+            self.telemetry.tick(progress.step, self._images_per_second())
+        progress.epoch, progress.micro, progress.losses, progress.logged = done, 0, [], 0
+        progress.last = numbers
+        self._clock = time.perf_counter()
+        if time.monotonic() - self._saved > self.save_every or done == spec.epochs:
+            self._save()
+
+    def _place(self) -> dict[str, int]:
+        return {"epoch": self.progress.epoch + 1, "step": self.progress.step}
+
+    def _mean_loss(self, losses: list[Tensor]) -> float:
+        """Over micro-batches and processes; waits for the device."""
+        mean = torch.stack(losses).double().mean()
+        return float(self.fabric.all_reduce(mean, reduce_op="mean"))
+
+    def _lap(self) -> None:
+        """Add the time since the last call, or since the epoch began, to the training's."""
+        now = time.perf_counter()
+        self.progress.seconds += now - self._clock
+        self._clock = now
+
+    def _images_per_second(self) -> float:
+        return self.progress.step * self.spec.batch / max(self.progress.seconds, 1e-9)
+
+    # ------------------------------------------------------------------ keeping
+
+    def _asked_to_stop(self, interrupts: Interrupts) -> bool:
+        """Whether a signal came; processes agree on it at log points."""
+        if self.fabric.world_size == 1:
+            return interrupts.received is not None
+        if self.progress.step % self.spec.log_every:
+            return False
+        asked = torch.tensor(float(interrupts.received is not None), device=self.fabric.device)
+        return bool(self.fabric.all_reduce(asked, reduce_op="sum") > 0)
+
+    def _stop(self, interrupts: Interrupts) -> None:
+        self._save()
+        where = f"epoch {self.progress.epoch + 1} of {self.spec.epochs}"
+        raise Stopped(f"stopped in {where}; saved in {self.run.path}", interrupts.received or 15)
+
+    def _save(self) -> None:
+        self._lap()
+        if self.telemetry:
+            self.progress.metrics_size = self.telemetry.size()
+            values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
+            checkpoint.save(self.run.checkpoint, self.method, self.optimizer, values)
+        self._saved, self._clock = time.monotonic(), time.perf_counter()
+
+    def _restore(self) -> None:
+        state = checkpoint.load(self.run.checkpoint)
+        values = checkpoint.restore_(state, self.method, self.optimizer)
+        monitor = values.pop("monitor")
+        if self.telemetry:
+            self.telemetry.monitor.load_state_dict(monitor)
+        losses = [loss.to(self.fabric.device) for loss in values.pop("losses")]
+        self.progress = Progress(losses=losses, **values)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self.telemetry:
+            self.telemetry.close()
+
+    def finish(self) -> RunResult:
+        """Write the backbone's weights; what the run came to."""
+        from safetensors.torch import save_file
+
+        weights = self.method.backbone.state_dict()  # pyright: ignore[reportAttributeAccessIssue]
+        with whole_file(self.run.encoder) as partial:
+            save_file({k: v.cpu().contiguous() for k, v in weights.items()}, partial)
+        return RunResult(
+            spec=self.spec,
+            folder=self.run.path,
+            knn=self.progress.last["knn"],
+            loss=self.progress.last["loss"],
+            norm=self.progress.last["norm_test"],
+            steps=self.progress.step,
+            seconds=round(self.progress.seconds, 3),
+            images_per_second=round(self._images_per_second(), 1),
+        )

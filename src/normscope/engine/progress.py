@@ -1,0 +1,65 @@
+"""What a person sees while a run trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class ProgressBar:
+    """A bar on stderr with loss, kNN, mean norm, images/s and the time left.
+
+    Where there is no terminal, a line comes with each kNN instead.
+    """
+
+    def __init__(self, title: str, steps: int, done: int) -> None:
+        self._console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=self._console, refresh_per_second=4)
+        self._task = self._progress.add_task(title, total=steps, completed=done, numbers="")
+        self._title = title
+        self._shown: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Begin to draw."""
+        if self._console.is_terminal:
+            self._progress.start()
+
+    def stop(self) -> None:
+        """Leave the bar as it is."""
+        if self._console.is_terminal:
+            self._progress.stop()
+
+    def step(self, step: int, images_per_second: float) -> None:
+        """So many optimizer steps are done, at this speed."""
+        self._shown["images_per_second"] = images_per_second
+        self._progress.update(self._task, completed=step, numbers=self._numbers())
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Take the newest numbers from a log record."""
+        named = ("loss", "knn", "norm_mean")
+        self._shown |= {k: record[k] for k in named if record.get(k) is not None}
+        self._progress.update(self._task, numbers=self._numbers())
+        if "knn" in record and not self._console.is_terminal:
+            self.line(f"{self._title}: epoch {record['epoch']}, {self._numbers()}")
+
+    def line(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _numbers(self) -> str:
+        shapes = {
+            "loss": "loss {:.3f}",
+            "knn": "kNN {:.1%}",
+            "norm_mean": "norm {:.3g}",
+            "images_per_second": "{:,.0f} images/s",
+        }
+        return ", ".join(s.format(self._shown[k]) for k, s in shapes.items() if k in self._shown)

@@ -1,0 +1,164 @@
+"""The folder of one run: what it was asked to do, what it measured, where it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from normscope._checks import invalid
+from normscope._environment import processor, versions
+from normscope._files import whole_file
+from normscope.engine.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run, by name."""
+
+    path: Path
+
+    @property
+    def spec_file(self) -> Path:
+        """The resolved spec, with the environment it was started in."""
+        return self.path / "spec.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line: log points, epochs, alarms."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Everything needed to go on."""
+        return self.path / "checkpoint.pt"
+
+    @property
+    def encoder(self) -> Path:
+        """The trained backbone's weights."""
+        return self.path / "encoder.safetensors"
+
+    @property
+    def result_file(self) -> Path:
+        """What came out; its presence says that the run is finished."""
+        return self.path / "result.json"
+
+    def spec(self) -> RunSpec:
+        """The spec of the run in this folder."""
+        return RunSpec.from_dict(self._read_spec_file()["spec"])
+
+    def _read_spec_file(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.spec_file.read_text())
+        except (OSError, ValueError):
+            advice = "`normscope train` makes one, by default below runs/."
+            raise invalid("run", "the folder of a run", str(self.path), advice) from None
+
+    def begin(self, spec: RunSpec, *, resume: bool, checksum: str, device: str) -> None:
+        """Make the folder for this spec, or see that it is the same run's.
+
+        Raises:
+            ValueError: if another run is there, or this one and it was not asked to resume.
+        """
+        if self.spec_file.exists():
+            stored = self._read_spec_file()
+            if stored["hash"] != spec.hash:
+                advice = "Name another folder, or remove this one."
+                raise invalid("folder", "empty or this run's", str(self.path), advice)
+            if stored["data_checksum"] != checksum:
+                got = f"{spec.data} with another checksum"
+                raise invalid("data", "the images that the run began with", got, "Fetch it anew.")
+            if not resume:
+                advice = "It was begun already: pass --resume (resume=True) to go on."
+                raise invalid("folder", "new", str(self.path), advice)
+            return
+        if self.path.exists() and any(self.path.iterdir()):
+            raise invalid("folder", "empty or a run's", str(self.path), "Name another folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        about = {
+            "spec": spec.to_dict(),
+            "hash": spec.hash,
+            "data_checksum": checksum,
+            "device": device,
+            "hardware": processor(),
+            "versions": versions(),
+        }
+        with whole_file(self.spec_file) as partial:
+            partial.write_text(json.dumps(about, indent=1) + "\n")
+
+    def locked(self) -> IO[str]:
+        """Hold the folder for this process; the lock goes when the file is closed, or with it."""
+        import fcntl  # not on Windows, where nothing is locked
+
+        f = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            f.close()
+            advice = "Wait for the other process, or stop it."
+            raise invalid("folder", "in use by nobody", str(self.path), advice) from None
+        return f
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Every record that was logged, in order."""
+        if not self.metrics.exists():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run came to.
+
+    Attributes:
+        spec: what was run.
+        folder: where its files are.
+        knn: accuracy of the kNN on the test images, from the backbone's features.
+        loss: mean over the last epoch.
+        norm: mean embedding norm over the test images.
+        steps: optimizer steps.
+        seconds: spent training, over all sittings.
+        images_per_second: training images (each in two views) per second, evaluation left out.
+    """
+
+    spec: RunSpec
+    folder: Path
+    knn: float
+    loss: float
+    norm: float
+    steps: int
+    seconds: float
+    images_per_second: float
+
+    def save(self) -> None:
+        """Write result.json, which marks the run as finished."""
+        values = {k: v for k, v in vars(self).items() if k not in ("spec", "folder")}
+        with whole_file(RunFolder(self.folder).result_file) as partial:
+            partial.write_text(json.dumps(values, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> RunResult:
+        """The result of a finished run."""
+        run = RunFolder(Path(folder))
+        spec = run.spec()
+        if not run.result_file.exists():
+            raise invalid("run", "finished", str(folder), "Train it on with --resume.")
+        return cls(spec=spec, folder=run.path, **json.loads(run.result_file.read_text()))
+
+    def metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """What was logged: records of `"step"`s, `"epoch"`s or `"alarm"`s, or all of them."""
+        records = RunFolder(self.folder).read_metrics()
+        return [r for r in records if kind in (None, r["kind"])]
+
+    def history(self, key: str) -> tuple[list[int], list[float]]:
+        """A quantity over epochs, where it was measured: the epochs and the values."""
+        found = [(r["epoch"], r[key]) for r in self.metrics("epoch") if key in r]
+        return [e for e, _ in found], [v for _, v in found]
+
+
+def truncate(path: Path, size: int) -> None:
+    """Drop what was appended to a file after it had this size."""
+    if path.exists() and path.stat().st_size > size:
+        os.truncate(path, size)

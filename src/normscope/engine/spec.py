@@ -1,0 +1,218 @@
+"""What defines a run: everything that its result depends on, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal, get_args, get_type_hints
+
+from normscope._checks import check_number, invalid
+from normscope.augment import PRESETS
+from normscope.data import DATASETS
+from normscope.methods import METHODS, Defaults, Recipe
+from normscope.nets import NETS
+
+CutScope = Literal["all", "weights", "last", "invariant"]
+
+# Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
+_DIGITS: dict[str, Any] = {
+    "net": "resnet10_narrow",
+    "batch": 256,
+    "augmentation": "digits",
+    "epochs": 40,
+    "knn_k": 20,  # a class has 135 training images
+}
+_DIGITS_OPTIONS: dict[str, dict[str, Any]] = {
+    "simclr": {"dimension": 64},
+    "simsiam": {"dimension": 256},
+    "byol": {"dimension": 128, "hidden": 256},
+    "moco_v2": {"dimension": 64, "queue": 1024},
+    "moco_v3": {"dimension": 64, "hidden": 256},
+    "dino": {"dimension": 64, "hidden": 256, "prototypes": 256},
+    "supcon": {"dimension": 64},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run. What is left at None is filled in, so that a spec is always whole.
+
+    The defaults come from the method's file, by recipe; GradScale divides the learning rate by 6
+    and warms up for 100 epochs (Section 6). In the `text` recipe no warm-up takes more than a fifth
+    of the run. To vary a spec, vary its arguments: `dataclasses.replace` keeps what was filled in.
+
+    Attributes:
+        method: a name in `METHODS`.
+        data: a name in `DATASETS`, or `folder:PATH`, `npz:PATH`.
+        net: a name in `NETS`.
+        epochs: passes over the training images.
+        recipe: `"text"`, what the paper says, or `"as_coded"`, what its published code does.
+        seed: of the initial weights, the order of images, and the augmentations.
+        batch: images per optimizer step, over all devices and micro-batches.
+        accumulate: micro-batches per step; batch normalisation sees one of them at a time.
+        accumulation: `"mean"` of the micro-batches' gradients, or their `"sum"`, where gradients
+            left over at an epoch's end count in the next one's first step, as in the published
+            code.
+        optimizer: `"sgd"`, `"lars"`, `"adam"` or `"adamw"`.
+        lr: peak learning rate for 256 images; multiplied by batch / 256.
+        predictor_lr: the predictor's own constant learning rate, not multiplied; None: as the rest.
+        momentum: of SGD and LARS.
+        nesterov: whether SGD looks ahead.
+        weight_decay: added to the gradient (apart from it in AdamW).
+        decay: which parameters decay: `"all"` (the paper) or `"no_bias_norm"`.
+        warmup_epochs: of linear growth from zero.
+        horizon_epochs: where the cosine would reach zero; the run's end unless given.
+        cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
+        cut: the weights are divided by it at the start; 1 leaves them.
+        cut_scope: `"all"` parameters, `"weights"`, the `"last"` linear layer, or the scale-
+            `"invariant"` weights.
+        grad_scale: GradScale's power; 0 is none.
+        augmentation: a name in `augment.PRESETS`.
+        options: the method's own arguments, such as `{"temperature": 0.2}`.
+        knn_k: neighbours in the online kNN; 200 (Appendix C.1).
+        precision: `"auto"` is bf16 on a GPU, 32 bits on a CPU.
+        log_every: optimizer steps between log points.
+
+    >>> spec = RunSpec(method="simsiam", data="cifar10", epochs=100)
+    >>> spec.batch, spec.lr, spec.weight_decay
+    (1024, 0.12, 0.0005)
+    """
+
+    method: str = "simclr"
+    data: str = "digits"
+    net: str = None  # pyright: ignore[reportAssignmentType]
+    epochs: int = None  # pyright: ignore[reportAssignmentType]
+    recipe: Recipe = "text"
+    seed: int = 0
+    batch: int = None  # pyright: ignore[reportAssignmentType]
+    accumulate: int = None  # pyright: ignore[reportAssignmentType]
+    accumulation: Literal["mean", "sum"] = None  # pyright: ignore[reportAssignmentType]
+    optimizer: Literal["sgd", "lars", "adam", "adamw"] = None  # pyright: ignore[reportAssignmentType]
+    lr: float = None  # pyright: ignore[reportAssignmentType]
+    predictor_lr: float | None = None
+    momentum: float = 0.9
+    nesterov: bool = None  # pyright: ignore[reportAssignmentType]
+    weight_decay: float = None  # pyright: ignore[reportAssignmentType]
+    decay: Literal["all", "no_bias_norm"] = None  # pyright: ignore[reportAssignmentType]
+    warmup_epochs: float = None  # pyright: ignore[reportAssignmentType]
+    horizon_epochs: float = None  # pyright: ignore[reportAssignmentType]
+    cosine_start: Literal["warmup", "zero"] = None  # pyright: ignore[reportAssignmentType]
+    cut: float = 1.0
+    cut_scope: CutScope = "all"
+    grad_scale: float = 0.0
+    augmentation: str = None  # pyright: ignore[reportAssignmentType]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    knn_k: int = None  # pyright: ignore[reportAssignmentType]
+    precision: Literal["auto", "32", "bf16"] = "auto"
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        _check_name("method", self.method, METHODS)
+        if not self.data.startswith(("folder:", "npz:")):
+            _check_name("data", self.data, DATASETS)
+        for name, value in _filled_in(self, _defaults(self.method, self.recipe)).items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        _check_name("net", self.net, NETS)
+        _check_name("augmentation", self.augmentation, PRESETS)
+        hints = get_type_hints(RunSpec)
+        for f in fields(self):
+            choices = get_args(hints[f.name])
+            if choices and all(isinstance(c, str) for c in choices):
+                _check_name(f.name, getattr(self, f.name), choices)
+        for name in ("epochs", "batch", "accumulate", "knn_k", "log_every"):
+            _check_integer(name, getattr(self, name), 1)
+        _check_integer("seed", self.seed, 0)
+        for name in ("lr", "cut", "horizon_epochs"):
+            check_number(name, getattr(self, name), "See `normscope train --help`.")
+        if self.predictor_lr is not None:
+            check_number("predictor_lr", self.predictor_lr, "Leave it out to follow lr.")
+        for name in ("weight_decay", "warmup_epochs", "momentum"):
+            value = getattr(self, name)
+            if check_number(name, value, "Zero is none.", positive=False) < 0:
+                raise invalid(name, "zero or more", value, "Zero is none.")
+        check_number("grad_scale", self.grad_scale, "Zero is none.", positive=False)
+        if self.batch % self.accumulate:
+            advice = "Micro-batches are of one size."
+            raise invalid("accumulate", f"a divisor of batch {self.batch}", self.accumulate, advice)
+        known = inspect.signature(METHODS[self.method].__init__).parameters
+        for name in self.options:
+            _check_name("options", name, set(known) - {"self", "backbone"})
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits that stand for this spec."""
+        canonical = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:10]
+
+    @property
+    def name(self) -> str:
+        """A name for the run's folder."""
+        data = "".join(c if c.isalnum() or c == "-" else "-" for c in self.data.split("/")[-1])
+        return f"{self.method}-{data}-{self.hash}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        """The spec from `to_dict`'s values; a key that no spec has is an error."""
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            _check_name("spec", name, known)
+        return cls(**values)
+
+
+def _defaults(method: str, recipe: object) -> Defaults:
+    kind = METHODS[method]
+    recipes = {"text": kind.TEXT} | ({"as_coded": kind.AS_CODED} if kind.AS_CODED else {})
+    if recipe not in recipes:
+        advice = f"{method} has no other."
+        raise invalid("recipe", " or ".join(map(repr, recipes)), recipe, advice)
+    return recipes[recipe]
+
+
+def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
+    """The values of the fields that were left at None, and of options."""
+    values = {**asdict(defaults), "net": "resnet18", "epochs": 100, "knn_k": 200}
+    options = dict(defaults.options)
+    if spec.data == "digits":
+        values |= _DIGITS | {"accumulate": 1}
+        options |= _DIGITS_OPTIONS[spec.method]
+    if values["augmentation"] == "as_coded" and spec.data not in ("cifar10", "cifar100"):
+        values["augmentation"] = "as_coded_strong"  # the unbalanced sets too, by accident
+    filled = {f.name: getattr(spec, f.name) for f in fields(spec)}
+    for name, value in filled.items():
+        if value is None and name in values:
+            filled[name] = values[name]
+    epochs = filled["epochs"]
+    if spec.grad_scale and spec.lr is None:
+        filled["lr"] /= 6  # Section 6
+    if spec.warmup_epochs is None:
+        warmup = 100 if spec.grad_scale else values["warmup_epochs"]  # Section 6
+        short = spec.recipe == "text" and isinstance(epochs, int) and epochs < 5 * warmup
+        filled["warmup_epochs"] = epochs / 5 if short else warmup
+    if filled["horizon_epochs"] is None:
+        filled["horizon_epochs"] = epochs
+    filled["options"] = options | dict(spec.options)
+    return filled
+
+
+def _check_name(name: str, value: object, known: Any) -> None:
+    """Refuse a name that is not among the known ones, and say which is near."""
+    if value not in known:
+        near = get_close_matches(str(value), known, n=1)
+        advice = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
+        raise invalid(name, f"one of {', '.join(sorted(known))}", value, advice)
+
+
+def _check_integer(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise invalid(name, f"a whole number from {least} up", value, "Mind the type.")

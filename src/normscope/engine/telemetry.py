@@ -1,0 +1,107 @@
+"""What a run tells while it trains: to its log files, to the screen, and by alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from normscope.engine.loggers import Jsonl, Logger, extra_logger
+from normscope.engine.run_folder import RunFolder, truncate
+from normscope.engine.spec import RunSpec
+from normscope.methods import StepOutput
+from normscope.monitors import NormMonitor
+
+if TYPE_CHECKING:
+    from normscope.engine.progress import ProgressBar
+
+
+class Telemetry:
+    """The monitor, the loggers and the bar of one run; only one process has them.
+
+    Args:
+        run: the folder, whose metrics file is cut to `size` first.
+        spec: what is run.
+        classes: how many there are.
+        weights: the scale-invariant ones, by name.
+        loggers: names beside JSONL.
+        steps: optimizer steps of the whole run, for the bar; None shows nothing.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        spec: RunSpec,
+        *,
+        classes: int,
+        weights: Mapping[str, Tensor],
+        loggers: Sequence[str],
+        steps: int | None,
+    ) -> None:
+        self.run, self.spec = run, spec
+        self.monitor = NormMonitor(power=spec.grad_scale, classes=classes, weights=weights or None)
+        self._names, self._steps = loggers, steps
+        self._loggers: list[Logger] = []
+        self._jsonl: Jsonl
+        self._bar: ProgressBar | None = None
+
+    def open(self, *, size: int, step: int) -> None:
+        """Begin to tell, from this size of the metrics file and this step on."""
+        truncate(self.run.metrics, size)
+        self._jsonl = Jsonl(self.run.metrics)
+        self._loggers = [self._jsonl]
+        self._loggers += [extra_logger(name, self.run.path, self.spec) for name in self._names]
+        if self._steps is not None:
+            from normscope.engine.progress import ProgressBar  # rich is slow to import
+
+            self._bar = ProgressBar(self.spec.name, self._steps, step)
+            self._bar.start()
+
+    def observe(self, out: StepOutput, labels: Tensor, *, step: int, lr: float) -> None:
+        """Look at a step after its backward pass; nothing waits for the device."""
+        z = out.embeddings
+        self.monitor.step = step
+        # the gradient of the mean over micro-batches is a share of this batch's own
+        share = self.spec.accumulate if self.spec.accumulation == "mean" else 1
+        self.monitor.observe(
+            z,
+            lr=lr,
+            targets=out.targets.detach(),
+            labels=labels.repeat(len(z) // len(labels)),
+            grad=None if z.grad is None else z.grad * share,
+        )
+
+    def log_point(self, place: Mapping[str, Any], *, lr: float, loss: float) -> None:
+        """Write what was observed, and the alarms that it raised."""
+        before = len(self.monitor.alarms)
+        for record in self.monitor.records():
+            self.log("step", record | place | {"lr": lr, "loss": loss})
+        for line in self.monitor.alarms[before:]:
+            self.log("alarm", {**place, "line": line})
+            if self._bar:
+                self._bar.line(f"warning: {line}")
+
+    def log(self, kind: str, numbers: Mapping[str, Any]) -> None:
+        """Write one record everywhere."""
+        record = {"kind": kind, **numbers}
+        for logger in self._loggers:
+            logger.log(record)
+        if self._bar:
+            self._bar.show(record)
+
+    def tick(self, step: int, images_per_second: float) -> None:
+        """Move the bar."""
+        if self._bar:
+            self._bar.step(step, images_per_second)
+
+    def size(self) -> int:
+        """The metrics file's size, once it is safe on disk."""
+        return self._jsonl.size()
+
+    def close(self) -> None:
+        """Close what is open."""
+        for logger in self._loggers:
+            logger.close()
+        if self._bar:
+            self._bar.stop()

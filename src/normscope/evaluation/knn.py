@@ -1,0 +1,135 @@
+"""Nearest neighbours by cosine, voting on the class: no training, bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from normscope._checks import check_floating, check_labels, check_number, invalid
+from normscope._sphere import unit
+
+# Numbers in the largest tensor of a tile: 16 MiB in float32. A tile holds under ten such at once.
+_TILE = 1 << 22
+
+
+@dataclass(frozen=True)
+class KnnResult:
+    """What the neighbours say of each query.
+
+    Attributes:
+        predictions: the class with the highest score, (n,).
+        scores: each class's share of the vote, (n, classes); rows sum to one.
+        classes: the label of each column of `scores`: those of the bank, sorted.
+    """
+
+    predictions: Tensor
+    scores: Tensor
+    classes: Tensor
+
+    def accuracy(self, truth: Tensor, top: int = 1) -> float:
+        """The share of queries whose true label is among the `top` highest scores."""
+        if truth.shape != self.predictions.shape:
+            constraint = f"of shape {tuple(self.predictions.shape)}"
+            raise invalid("truth", constraint, truth, "One label a query.")
+        if not 1 <= top <= len(self.classes):
+            advice = "Top-1 is the usual accuracy."
+            raise invalid("top", f"from 1 to the {len(self.classes)} classes", top, advice)
+        if top == 1:
+            right = self.predictions == truth.to(self.predictions.device)
+        else:
+            best = self.classes[self.scores.topk(top).indices]  # n top
+            right = (best == truth.to(best.device)[:, None]).any(1)
+        return right.double().mean().item()
+
+
+@torch.no_grad()
+def knn(
+    bank: Tensor,
+    labels: Tensor,
+    queries: Tensor,
+    k: int = 200,
+    temperature: float = 0.1,
+    *,
+    block: int | None = None,
+) -> KnnResult:
+    r"""Classify each query by its k nearest rows of the bank, weighted by similarity.
+
+    The score of a class is the sum of $\exp(\cos(q, b_i) / \tau)$ over the neighbours $b_i$ of
+    that class, divided by the sum over all k. Similarities are held a tile of queries and bank at
+    a time, so that memory beyond the result stays below 256 MiB whatever the sizes. Which of
+    several equally near rows is the k-th is left open.
+
+    Args:
+        bank: features with known labels, (m, d); raw, they are normalised here.
+        labels: integers, (m,).
+        queries: features to classify, (n, d), raw. A row of zeros is at similarity zero to all.
+        k: neighbours, at most m; the paper takes 200.
+        temperature: $\tau$; .1 is usual (Wu et al., 2018, take .07).
+        block: queries and rows of the bank in a tile; None chooses by d and k.
+
+    Half precision is worked on in float32.
+
+    Paper: Appendix "Experimental Setup".
+
+    >>> bank, labels = torch.eye(3), torch.tensor([7, 7, 4])
+    >>> knn(bank, labels, torch.tensor([[5.0, 4.0, 0.0]]), k=2).predictions
+    tensor([7])
+    """
+    _check_features(bank, queries)
+    check_labels(labels, bank)
+    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= len(bank):
+        advice = "A vote needs neighbours: the usual k is 200."
+        raise invalid("k", f"an integer from 1 to {len(bank)}, the rows of the bank", k, advice)
+    tau = check_number("temperature", temperature, "The usual is 0.1.")
+    if block is not None and (not isinstance(block, int) or block < 1):
+        raise invalid("block", "a positive integer", block, "None chooses one.")
+    d = bank.shape[1]
+    # each neighbour costs a dozen numbers: its index, its vote, and the sorting of both
+    rows = block or max(1, min(1024, _TILE // max(d, 4 * k)))
+    columns = block or max(1, min(_TILE // rows, _TILE // d))
+    classes, column = labels.unique(return_inverse=True)
+    scores = []
+    for q in queries.split(rows):
+        similarity, index = _nearest(q, bank, k=k, columns=columns)
+        # float64, and the largest taken out, for any temperature
+        nearness = (similarity.double() - similarity[:, :1]) / tau
+        vote = torch.zeros(len(q), len(classes), dtype=nearness.dtype, device=q.device)
+        vote.scatter_add_(1, column[index], nearness.softmax(1))
+        scores.append(vote.to(similarity.dtype))
+    joined = torch.cat(scores)
+    return KnnResult(classes[joined.argmax(1)], joined, classes)
+
+
+def _nearest(q: Tensor, bank: Tensor, *, k: int, columns: int) -> tuple[Tensor, Tensor]:
+    """The k highest cosines of each row of q with the bank, highest first, and whose they are."""
+    u, _ = unit(q)
+    best = u.new_empty(len(q), 0)
+    index = torch.empty(len(q), 0, dtype=torch.int64, device=q.device)
+    start = 0
+    for part in bank.split(columns):
+        v, _ = unit(part)
+        wide = torch.promote_types(u.dtype, v.dtype)
+        with torch.autocast(q.device.type, enabled=False):
+            cosine = u.to(wide) @ v.to(wide).T  # rows columns
+        near, where = cosine.topk(min(k, len(part)))
+        best, index = torch.cat([best, near], 1), torch.cat([index, where + start], 1)
+        best, order = best.topk(min(k, best.shape[1]))
+        index = index.gather(1, order)
+        start += len(part)
+    if not best.isfinite().all():  # topk puts NaN first, so none is missed
+        advice = "Did the training diverge?"
+        raise invalid("bank and queries", "finite", "NaN or infinity in a row", advice)
+    return best, index
+
+
+def _check_features(bank: Tensor, queries: Tensor) -> None:
+    for name, value in (("bank", bank), ("queries", queries)):
+        check_floating(name, value, "(n, d)", ndim=2, advice="Pass raw features.")
+        if value.numel() == 0:
+            advice = "An empty set has no neighbours."
+            raise invalid(name, "at least one row and one column", value, advice)
+    if queries.shape[1] != bank.shape[1] or queries.device != bank.device:
+        constraint = f"of {bank.shape[1]} columns on {bank.device}, as bank is"
+        raise invalid("queries", constraint, queries, "Both come from one network.")

@@ -1,0 +1,104 @@
+"""What every method shares: the shape of a step, momentum copies, and training defaults."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+Recipe = Literal["text", "as_coded"]
+
+
+class StepOutput(NamedTuple):
+    """What one forward pass gives: n images, m = 2n rows (n where only one view is embedded)."""
+
+    loss: Tensor  # scalar
+    embeddings: Tensor  # m d, raw, float32: where the loss acts
+    targets: Tensor  # m d: what each row is drawn to
+    features: Tensor  # m f: the backbone's
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """How a method is trained unless told otherwise; each value has its source where it is set."""
+
+    batch: int
+    lr: float  # for 256 images; multiplied by batch / 256
+    weight_decay: float
+    warmup_epochs: int
+    augmentation: str
+    optimizer: Literal["sgd", "lars", "adam", "adamw"] = "sgd"
+    nesterov: bool = False
+    decay: Literal["all", "no_bias_norm"] = "all"
+    accumulate: int = 1
+    accumulation: Literal["mean", "sum"] = "mean"
+    predictor_lr: float | None = None
+    cosine_start: Literal["warmup", "zero"] = "warmup"
+    horizon_epochs: int | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class Method(nn.Module):
+    """A network and a loss on two views of a batch.
+
+    Subclasses set `backbone` and the heads after it, and say in `TEXT` how they are trained.
+    They know no intervention: what stands between the network and the loss is appended to
+    `embedder`.
+    """
+
+    TEXT: ClassVar[Defaults]  # what the paper says, or where it is silent the method's own paper
+    AS_CODED: ClassVar[Defaults | None] = None  # what the paper's published code does
+
+    @property
+    def embedder(self) -> nn.Sequential:
+        """The last layers before the loss; their output is `StepOutput.embeddings`."""
+        raise NotImplementedError
+
+    @property
+    def target(self) -> nn.Module | None:
+        """The part that follows the rest as a moving average and gets no gradient, if any."""
+        return None
+
+    def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
+        """The loss of one batch; views 2 n 3 s s, labels n (only supervised methods look)."""
+        raise NotImplementedError
+
+    def after_step(self, progress: float) -> None:
+        """Called after each optimizer step with the share of the training that is done."""
+
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """Every output that can be evaluated, by name, for images n 3 s s; the last is z."""
+        raise NotImplementedError
+
+
+def momentum_copy(module: nn.Module) -> nn.Module:
+    """A copy that no gradient reaches."""
+    return copy.deepcopy(module).requires_grad_(False)
+
+
+@torch.no_grad()
+def follow_(target: nn.Module, online: nn.Module, momentum: float) -> None:
+    r"""$\xi \leftarrow m \xi + (1 - m) \theta$ for every parameter, in a few kernels."""
+    theirs, ours = list(target.parameters()), list(online.parameters())
+    torch._foreach_lerp_(theirs, ours, 1 - momentum)
+
+
+def rising(start: float, progress: float) -> float:
+    r"""$1 - (1 - m_0) (\cos \pi t + 1) / 2$: a momentum that grows from $m_0$ to 1.
+
+    BYOL (Grill et al., 2020, Section 3.2).
+
+    >>> rising(0.99, 0.0), rising(0.99, 1.0)
+    (0.99, 1.0)
+    """
+    return 1 - (1 - start) * (math.cos(math.pi * progress) + 1) / 2
+
+
+def other_view(z: Tensor) -> Tensor:
+    """The rows with the two halves exchanged: each row's counterpart in the other view, 2n d."""
+    return z.roll(len(z) // 2, 0)

@@ -1,0 +1,87 @@
+"""BYOL (Grill et al., 2020): predict a slowly moving copy of oneself."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from normscope.losses import negative_cosine
+from normscope.methods.base import (
+    Defaults,
+    Method,
+    StepOutput,
+    follow_,
+    momentum_copy,
+    other_view,
+    rising,
+)
+from normscope.nets import mlp
+
+
+class BYOL(Method):
+    """BYOL.
+
+    Args:
+        backbone: images to features, with the attribute `width`.
+        dimension: of the embeddings; 256 (BYOL, Section 3.2).
+        hidden: of projector and predictor; 4096 (BYOL, Section 3.2).
+        momentum: of the target at the start, rising to one; .99 (the paper's code; BYOL takes
+            .996 at a thousand epochs and larger batches).
+    """
+
+    # Appendix C gives none for BYOL: SimSiam's, whose loss it shares. There is no `as_coded`:
+    # the published loop for BYOL stops at an undefined name.
+    TEXT = Defaults(
+        batch=1024,
+        accumulate=4,
+        lr=0.12,
+        weight_decay=5e-4,
+        warmup_epochs=10,
+        augmentation="byol",
+    )
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        dimension: int = 256,
+        hidden: int = 4096,
+        momentum: float = 0.99,
+    ) -> None:
+        super().__init__()
+        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        self.backbone = backbone
+        self.projector = mlp([width, hidden, dimension], batch_norm=True)
+        self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
+        self.predictor = mlp([dimension, hidden, dimension], batch_norm=True)
+        self.momentum = momentum
+
+    @property
+    def embedder(self) -> nn.Sequential:
+        """The predictor."""
+        return self.predictor
+
+    @property
+    def target(self) -> nn.Module:
+        """The moving average of backbone and projector."""
+        return self.momentum_encoder
+
+    def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
+        """Each view's prediction against the target's projection of the other."""
+        x = views.flatten(0, 1)
+        h = self.backbone(x)  # 2n f
+        p = self.predictor(self.projector(h)).float()  # 2n d
+        with torch.no_grad():
+            target = other_view(self.momentum_encoder(x).float())
+        return StepOutput(negative_cosine(p, target), p, target, h)
+
+    def after_step(self, progress: float) -> None:
+        """Let the target follow."""
+        online = nn.Sequential(self.backbone, self.projector)
+        follow_(self.momentum_encoder, online, rising(self.momentum, progress))
+
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """Backbone, projector and predictor."""
+        h = self.backbone(x)
+        z = self.projector(h)
+        return {"backbone": h, "projector": z, "predictor": self.predictor(z)}

@@ -1,0 +1,70 @@
+"""SimSiam (Chen & He, 2021): a predictor, a stopped gradient, and no negatives."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from normscope.losses import negative_cosine
+from normscope.methods.base import Defaults, Method, StepOutput, other_view
+from normscope.nets import mlp
+
+
+class SimSiam(Method):
+    """SimSiam.
+
+    Args:
+        backbone: images to features, with the attribute `width`.
+        dimension: of the embeddings and of the projector's layers; 2048 (Appendix C.1).
+        bottleneck: the predictor's hidden width; a quarter of it (SimSiam, Section 3).
+    """
+
+    TEXT = Defaults(
+        batch=1024,  # Appendix C.1, from micro-batches of 256
+        accumulate=4,
+        lr=0.12,  # Appendix C.1
+        weight_decay=5e-4,  # Appendix C.1
+        warmup_epochs=10,  # Appendix C.1
+        augmentation="simsiam",
+    )
+    AS_CODED = Defaults(
+        batch=1024,
+        accumulate=8,  # the published configuration's 128
+        accumulation="sum",
+        lr=0.01,  # the published .2 acts as .2 * .2 = .04 at batch 1024
+        predictor_lr=0.2,  # a second optimizer, never scheduled
+        weight_decay=5e-4,
+        nesterov=True,
+        warmup_epochs=80,  # 10, counted in optimizer steps but reckoned in micro-batches
+        cosine_start="zero",
+        horizon_epochs=4096,  # 512, likewise
+        augmentation="as_coded",
+    )
+
+    def __init__(
+        self, backbone: nn.Module, *, dimension: int = 2048, bottleneck: int | None = None
+    ) -> None:
+        super().__init__()
+        d, width = dimension, int(backbone.width)  # pyright: ignore[reportArgumentType]
+        self.backbone = backbone
+        # the last norm has no scale of its own (SimSiam's code)
+        self.projector = mlp([width, d, d, d], batch_norm=True, last_batch_norm="plain")
+        self.predictor = mlp([d, bottleneck or d // 4, d], batch_norm=True)
+
+    @property
+    def embedder(self) -> nn.Sequential:
+        """The predictor."""
+        return self.predictor
+
+    def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
+        """Each view's prediction against the other view's projection, both ways averaged."""
+        h = self.backbone(views.flatten(0, 1))  # 2n f
+        z = self.projector(h).float()  # 2n d
+        p = self.predictor(z).float()
+        target = other_view(z.detach())
+        return StepOutput(negative_cosine(p, target), p, target, h)
+
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """Backbone, projector and predictor."""
+        h = self.backbone(x)
+        z = self.projector(h)
+        return {"backbone": h, "projector": z, "predictor": self.predictor(z)}

@@ -1,0 +1,225 @@
+"""NormMonitor: norm telemetry for any training loop."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from normscope._checks import check_floating, check_number, invalid
+from normscope.monitors.alarms import alarms_in
+from normscope.monitors.geometry import RANK_ROWS, geometry, rank_me
+from normscope.monitors.growth import growth
+from normscope.monitors.norms import norms
+from normscope.monitors.observation import Observation
+from normscope.monitors.rates import rates
+
+MONITORS: dict[str, Callable[[Observation], dict[str, Tensor]]] = {
+    "norms": norms,
+    "rates": rates,
+    "growth": growth,
+    "geometry": geometry,
+}
+
+Record = dict[str, Any]  # by name a float, or a list of them where the quantity is a vector
+
+
+class _Pending(NamedTuple):
+    """One observation that the host has not read: its numbers in one tensor, and their names."""
+
+    step: int
+    lr: float
+    shapes: dict[str, torch.Size]
+    numbers: Tensor
+
+
+class NormMonitor:
+    r"""Watches norms, effective learning rates, growth and geometry while a network trains.
+
+    `observe` only queues work on the device and never waits for it; `summary` and `records` are
+    the log points, where all that is pending comes over in one transfer. In training on several
+    processes, each one's monitor sees its own rows.
+
+    Args:
+        power: of a GradScale between the network and the embeddings that are observed.
+        classes: how many classes the labels have; without it there is no `norm_by_class`.
+        weights: scale-invariant weights by name, read anew at each observation.
+        every: observe each so many calls; the others cost nothing.
+        keep: observations to hold at most, pending or read; the oldest go first.
+
+    Attributes:
+        step: how many times `observe` was called; set it when training resumes.
+        alarms: lines raised so far at log points, oldest first. Each kind is raised once, and
+            again only after it has cleared.
+
+    >>> monitor = NormMonitor()
+    >>> for lr in (0.5, 0.25):
+    ...     _ = monitor.observe(torch.tensor([[3.0, 4.0], [0.0, 5.0]]), lr=lr)
+    >>> summary = monitor.summary()
+    >>> print(summary["step"], summary["norm_mean"], summary["lr_over_norm"])
+    1 5.0 0.05000000074505806
+    """
+
+    def __init__(
+        self,
+        *,
+        power: float = 0.0,
+        classes: int | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+        every: int = 1,
+        keep: int = 1000,
+    ) -> None:
+        self.power = check_number("power", power, "Without GradScale it is 0.", positive=False)
+        for name, w in (weights or {}).items():
+            check_floating(f"weights[{name!r}]", w, "(...)", advice="Pass parameters by name.")
+        self.weights = weights
+        self.classes = None if classes is None else _check_count("classes", classes)
+        self.every = _check_count("every", every)
+        self.step = 0
+        self.alarms: list[str] = []
+        keep = _check_count("keep", keep)
+        self._pending: deque[_Pending] = deque(maxlen=keep)
+        self._seen: deque[Record] = deque(maxlen=keep)
+        self._unread: deque[Record] = deque(maxlen=keep)
+        self._rank_rows: Tensor | None = None
+        self._previous: tuple[int, Tensor] | None = None  # step, mean of |z|^2
+        self._first_norm = math.nan
+        self._ringing: set[str] = set()
+
+    def observe(
+        self,
+        z: Tensor,
+        *,
+        lr: float,
+        targets: Tensor | None = None,
+        labels: Tensor | None = None,
+        grad: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The quantities of this step, detached and on z's device; empty if it is skipped.
+
+        Call it after `backward()` and before the optimizer's step.
+
+        Args:
+            z: raw embeddings where the loss acts, (n, d).
+            lr: the step's learning rate.
+            targets: what each row is drawn to, (n, d), for alignment and opposite halves.
+            labels: classes, (n,), for `norm_by_class`.
+            grad: gradient of the loss in z, (n, d), for growth; by default z.grad, which is there
+                if z is a leaf or `z.retain_grad()` was called.
+        """
+        check_floating("z", z, "(n, d)", ndim=2)
+        step = self.step
+        self.step += 1
+        if step % self.every:
+            return {}
+        if grad is None and (z.is_leaf or z.retains_grad):  # else asking for z.grad would warn
+            grad = z.grad
+        previous, square = self._previous or (step - 1, None)
+        seen = Observation(
+            z=z,
+            lr=lr,
+            targets=targets,
+            labels=labels,
+            grad=grad,
+            power=self.power,
+            weights=self.weights,
+            classes=self.classes,
+            previous_square=square,
+            steps=step - previous,
+        )
+        values = {k: v for monitor in MONITORS.values() for k, v in monitor(seen).items()}
+        self._previous = step, values["norm_square_mean"]
+        # a copy: the optimizer may move z before the log point
+        self._rank_rows = z.detach()[:RANK_ROWS].clone()
+        shapes = {name: v.shape for name, v in values.items()}
+        numbers = torch.cat([v.reshape(-1) for v in values.values()])
+        self._pending.append(_Pending(step, float(lr), shapes, numbers))
+        return values
+
+    def summary(self) -> Record:
+        """The newest observation as Python numbers, with its rank and trend; empty before one.
+
+        `norm_mean_trend` is the change of the mean norm per step, by least squares over the kept
+        observations, if two or more are finite.
+        """
+        self._transfer()
+        if not self._seen:
+            return {}
+        norm_at = {r["step"]: r["norm_mean"] for r in self._seen}
+        finite = {x: y for x, y in norm_at.items() if math.isfinite(y)}
+        if len(finite) < 2:
+            return dict(self._seen[-1])
+        slope = statistics.linear_regression([*finite], [*finite.values()]).slope
+        return {**self._seen[-1], "norm_mean_trend": slope}
+
+    def records(self) -> list[Record]:
+        """What was observed since the last call, as Python numbers, oldest first: for loggers.
+
+        The newest one at each log point alone has a `rank`.
+        """
+        self._transfer()
+        unread = list(self._unread)
+        self._unread.clear()
+        return unread
+
+    def state_dict(self) -> dict[str, Any]:
+        """What later observations depend on, for a checkpoint at a log point."""
+        step, square = self._previous or (0, None)
+        return {
+            "step": self.step,
+            "previous_step": step,
+            "previous_square": square,
+            "first_norm": self._first_norm,
+            "ringing": sorted(self._ringing),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the monitor would have that gave this `state_dict`."""
+        square = state["previous_square"]
+        self.step = state["step"]
+        self._previous = None if square is None else (state["previous_step"], square)
+        self._first_norm = state["first_norm"]
+        self._ringing = set(state["ringing"])
+
+    def _transfer(self) -> None:
+        """Read what is pending, and raise its alarms."""
+        if not self._pending or self._rank_rows is None:
+            return
+        rank = rank_me(self._rank_rows).reshape(1)
+        numbers = torch.cat([rank, *(p.numbers for p in self._pending)]).tolist()
+        rank, rest = numbers[0], iter(numbers[1:])
+        for pending in self._pending:
+            record: Record = {"step": pending.step, "lr": pending.lr}
+            for name, shape in pending.shapes.items():
+                values = [next(rest) for _ in range(shape.numel())]
+                record[name] = values if len(shape) else values[0]
+            # one row or one column has nothing to rank
+            if pending is self._pending[-1] and min(self._rank_rows.shape) > 1:
+                record["rank"] = rank
+            self._seen.append(record)
+            self._unread.append(record)
+            self._raise_alarms(record)
+        self._pending.clear()
+        self._rank_rows = None
+
+    def _raise_alarms(self, record: Record) -> None:
+        norm = record["norm_mean"]
+        if math.isnan(self._first_norm) and math.isfinite(norm):
+            self._first_norm = norm
+        for kind, line in alarms_in(record, first_norm=self._first_norm).items():
+            if line is None:
+                self._ringing.discard(kind)
+            elif kind not in self._ringing:
+                self._ringing.add(kind)
+                self.alarms.append(line)
+
+
+def _check_count(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise invalid(name, "an integer of at least 1", value, "See the class's description.")
+    return value

@@ -1,0 +1,110 @@
+"""What every method promises, and that every intervention composes with every method."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from normscope.engine import RunSpec, train
+from normscope.engine.compose import build
+from normscope.interventions import GradScale
+from normscope.methods import METHODS, StepOutput
+
+SMALL = {"moco_v2": {"options": {"queue": 512}}}
+INTERVENTIONS = {"cut": {"cut": 3.0}, "GradScale": {"grad_scale": 1.0}}
+
+
+def step(spec: RunSpec) -> StepOutput:
+    return build(spec, side=8)(torch.rand(2, 16, 3, 8, 8), torch.arange(16) % 4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_trains_two_epochs_with_falling_loss_and_finite_norms(
+    name: str, tmp_path: Path
+) -> None:
+    # MoCo's queue begins with random directions, which are easy to tell from a key: as long as
+    # they are there the loss is low, so it is compared from the time when they are gone
+    full_after = {"moco_v2": 4}.get(name, 0)
+    spec = RunSpec(method=name, epochs=2, log_every=1, batch=128, **SMALL.get(name, {}))
+    result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
+    losses = [r["loss"] for r in result.metrics("step")][full_after:]
+    half = len(losses) // 2
+    assert sum(losses[half:]) / (len(losses) - half) < sum(losses[:half]) / half
+    for record in result.metrics("step"):
+        assert math.isfinite(record["norm_mean"])
+        assert record["norm_mean"] > 0
+    assert 0 <= result.knn <= 1
+    names = {p.name for p in result.folder.iterdir()}
+    assert names >= {"spec.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_gives_a_step_of_the_stated_shapes(name: str) -> None:
+    out = step(RunSpec(method=name))
+    assert out.loss.shape == ()
+    assert out.embeddings.shape == out.targets.shape
+    assert len(out.features) == len(out.embeddings)
+    assert out.embeddings.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_gives_a_gradient_to_all_but_its_target(name: str) -> None:
+    method = build(RunSpec(method=name), side=8)
+    before = {n: p.clone() for n, p in method.named_parameters()}
+    method(torch.rand(2, 16, 3, 8, 8), torch.arange(16) % 4).loss.backward()
+    for n, p in method.named_parameters():
+        assert (p.grad is not None) == p.requires_grad, n
+    if method.target is not None:
+        with torch.no_grad():
+            for p in method.parameters():
+                if p.requires_grad:
+                    p.add_(1.0)
+        method.after_step(0.5)
+        prefix = next(n for n, m in method.named_modules() if m is method.target)
+        moved = [n for n, p in method.named_parameters() if not torch.equal(p, before[n])]
+        assert any(n.startswith(prefix) for n in moved)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_layers_end_where_the_loss_acts(name: str) -> None:
+    method = build(RunSpec(method=name), side=8)
+    views = torch.rand(2, 16, 3, 8, 8)
+    out = method(views, torch.arange(16) % 4)
+    method = build(RunSpec(method=name), side=8)  # batch statistics as they were
+    *_, z = method.layers(views.flatten(0, 1)[: len(out.embeddings)]).values()
+    torch.testing.assert_close(z.float(), out.embeddings, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", INTERVENTIONS)
+def test_intervention_composes_with_method(name: str, kind: str, tmp_path: Path) -> None:
+    spec = RunSpec(method=name, epochs=1, log_every=1, **INTERVENTIONS[kind])
+    method = build(spec, side=8)
+    assert isinstance(method.embedder[-1], GradScale) == (kind == "GradScale")
+    assert ("cut_init_c" in method.state_dict()) == (kind == "cut")
+    result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
+    assert math.isfinite(result.loss)
+    assert math.isfinite(result.norm)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_cut_divides_every_parameter_once(name: str) -> None:
+    plain = build(RunSpec(method=name), side=8).state_dict()
+    cut = build(RunSpec(method=name, cut=3.0), side=8)
+    for n, p in cut.named_parameters():
+        torch.testing.assert_close(p.detach() * 3, plain[n])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_grad_scale_changes_gradients_and_not_the_loss(name: str) -> None:
+    plain, scaled = (build(RunSpec(method=name, grad_scale=p), side=8) for p in (0.0, 1.0))
+    views, labels = torch.rand(2, 16, 3, 8, 8), torch.arange(16) % 4
+    losses = [m(views, labels).loss for m in (plain, scaled)]
+    assert losses[0] == losses[1]
+    for loss in losses:
+        loss.backward()
+    gradients = [next(iter(m.backbone.parameters())).grad for m in (plain, scaled)]
+    assert all(g is not None for g in gradients) or name == "moco_v3"
+    some = [[p.grad for p in m.embedder.parameters()] for m in (plain, scaled)]
+    assert not all(torch.equal(a, b) for a, b in zip(*some, strict=True))

@@ -1,0 +1,42 @@
+"""Two processes train as one does on the joined batch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EPOCHS = 3
+
+
+def losses(folder: Path) -> list[float]:
+    records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [r["loss"] for r in records if r["kind"] == "step"]
+
+
+def run(method: str, folder: Path, *more: str) -> list[float]:
+    words = ["train", method, "--epochs", EPOCHS, "--log-every", 1, "--out", folder, "--quiet"]
+    command = [sys.executable, "-m", "normscope.cli", *map(str, words), "--device", "cpu", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return losses(folder)
+
+
+@pytest.mark.parametrize("method", ["simclr", "simsiam"])
+def test_two_processes_give_the_loss_curve_of_one(method: str, tmp_path: Path) -> None:
+    one = run(method, tmp_path / "one")
+    two = run(method, tmp_path / "two", "--devices", "2")
+    assert len(one) == len(two) == EPOCHS * 5
+    assert one[-1] < one[0]
+    # float32 sums in another order, carried through 15 steps
+    assert two == pytest.approx(one, rel=1e-3, abs=1e-4)
+    assert two[0] == pytest.approx(one[0], rel=1e-6)
+
+
+def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "normscope.cli", "train", "simclr", "--batch", "255"]
+    command += ["--devices", "2", "--device", "cpu", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "batch must be a multiple of 2 processes" in done.stderr
