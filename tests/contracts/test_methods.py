@@ -11,7 +11,6 @@ from normscope.engine.compose import build
 from normscope.interventions import GradScale
 from normscope.methods import METHODS, StepOutput
 
-SMALL = {"moco_v2": {"options": {"queue": 512}}}
 INTERVENTIONS = {"cut": {"cut": 3.0}, "GradScale": {"grad_scale": 1.0}}
 
 
@@ -26,7 +25,7 @@ def test_method_trains_two_epochs_with_falling_loss_and_finite_norms(
     # MoCo's queue begins with random directions, which are easy to tell from a key: as long as
     # they are there the loss is low, so it is compared from the time when they are gone
     full_after = {"moco_v2": 4}.get(name, 0)
-    spec = RunSpec(method=name, epochs=2, log_every=1, batch=128, **SMALL.get(name, {}))
+    spec = RunSpec(method=name, epochs=2, log_every=1, batch=128)
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
     losses = [r["loss"] for r in result.metrics("step")][full_after:]
     half = len(losses) // 2

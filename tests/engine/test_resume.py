@@ -26,6 +26,11 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*words, "--checkpoint-seconds", "0", *more], text=True, **pipes)
 
 
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
 def wait_for_lines(run: RunFolder, count: int, process: subprocess.Popen[str]) -> None:
     while process.poll() is None:
         if run.metrics.exists() and run.metrics.read_bytes().count(b"\n") >= count:
@@ -54,8 +59,7 @@ def assert_same(folder: Path, reference: Path) -> None:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    process = start(folder)
-    assert process.wait() == 0, process.communicate()[1]
+    finish(start(folder))
     return folder
 
 
@@ -71,9 +75,7 @@ def test_kill_at_five_random_points_changes_nothing(undisturbed: Path, tmp_path:
         process.kill()
         kills += process.wait() == -signal.SIGKILL
         process.communicate()
-    process = start(folder)
-    errors = process.communicate()[1]
-    assert process.returncode == 0, errors
+    finish(start(folder))
     assert kills >= 4  # the last one may have come too late
     assert_same(folder, undisturbed)
     assert not list(folder.glob(".*.partial"))
@@ -94,8 +96,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert "saved in" in first
     assert second.strip().startswith("normscope train simsiam --epochs 6")
     assert second.endswith("--resume")
-    process = start(folder)
-    assert process.wait() == 0, process.communicate()[1]
+    finish(start(folder))
     assert_same(folder, undisturbed)
 
 

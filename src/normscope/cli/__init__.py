@@ -14,7 +14,12 @@ from normscope.cli.evaluate import evaluate
 from normscope.cli.reproduce import reproduce
 from normscope.cli.train import train
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 for command in (demo, train, evaluate, reproduce):
     app.command()(command)
 app.add_typer(data, name="data")

@@ -85,9 +85,9 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                 progress.advance(task)
     except KeyboardInterrupt:
         errors.print(f"Stopped. {len(done)} of {len(names)} are finished and kept in {folder}.")
-        print_claims(done)
+        _print_claims(done)
         return 130
-    print_claims(done)
+    _print_claims(done)
     for line in broken:
         errors.print(f"broke: {line}", style="red", markup=False)
     if done:
@@ -95,8 +95,7 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
     return 1 if broken else 0
 
 
-def print_claims(done: list[tuple[str, list[Claim]]]) -> None:
-    """A table of claims and verdicts."""
+def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
     table = Table(title="Claims", show_lines=True)
     for heading in ("experiment", "claim", "recipe", "paper", "true if", "ours", "verdict"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "verdict")

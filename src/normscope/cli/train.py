@@ -35,7 +35,7 @@ def train(
     decay: Annotated[str | None, typer.Option(help="all or no_bias_norm")] = None,
     warmup_epochs: Annotated[float | None, typer.Option(help="of linear growth")] = None,
     augmentation: Annotated[str | None, typer.Option(help="simclr, simsiam, byol, ...")] = None,
-    precision: Annotated[str, typer.Option(help="auto, 32 or bf16")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, bf16, 32 or 64")] = "auto",
     log_every: Annotated[int, typer.Option(help="steps between log points")] = 10,
     set_: Annotated[
         list[str] | None,

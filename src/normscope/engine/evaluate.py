@@ -29,10 +29,11 @@ def features_of(method: Method, source: Resident | Streamed) -> dict[str, Tensor
     """Every layer's output for the images of a split as they are, on their device, float32."""
     was_training = method.training
     method.eval()
-    device = source.labels.device
+    device, dtype = source.labels.device, next(method.parameters()).dtype
     # eager: evaluation runs too seldom to pay for a compilation of its own
     with torch.compiler.set_stance("force_eager"):
-        out = extract(method.layers, source.evaluation_batches(_BATCH), device=device)
+        batches = source.evaluation_batches(_BATCH)
+        out = extract(lambda x: method.layers(x.to(dtype)), batches, device=device)
     method.train(was_training)
     return out
 

@@ -21,16 +21,16 @@ CutScope = Literal["all", "weights", "last", "invariant"]
 # Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
 _DIGITS: dict[str, Any] = {
     "net": "resnet10_narrow",
-    "batch": 256,
+    "batch": 64,
     "augmentation": "digits",
-    "epochs": 40,
+    "epochs": 60,
     "knn_k": 20,  # a class has 135 training images
 }
 _DIGITS_OPTIONS: dict[str, dict[str, Any]] = {
     "simclr": {"dimension": 64},
     "simsiam": {"dimension": 256},
     "byol": {"dimension": 128, "hidden": 256},
-    "moco_v2": {"dimension": 64, "queue": 1024},
+    "moco_v2": {"dimension": 64, "queue": 512},
     "moco_v3": {"dimension": 64, "hidden": 256},
     "dino": {"dimension": 64, "hidden": 256, "prototypes": 256},
     "supcon": {"dimension": 64},
@@ -74,7 +74,7 @@ class RunSpec:
         augmentation: a name in `augment.PRESETS`.
         options: the method's own arguments, such as `{"temperature": 0.2}`.
         knn_k: neighbours in the online kNN; 200 (Appendix C.1).
-        precision: `"auto"` is bf16 on a GPU, 32 bits on a CPU.
+        precision: `"bf16"` (mixed), `"32"` or `"64"` bits; `"auto"` is bf16 on a GPU, 32 on a CPU.
         log_every: optimizer steps between log points.
 
     >>> spec = RunSpec(method="simsiam", data="cifar10", epochs=100)
@@ -107,7 +107,7 @@ class RunSpec:
     augmentation: str = None  # pyright: ignore[reportAssignmentType]
     options: Mapping[str, Any] = field(default_factory=dict)
     knn_k: int = None  # pyright: ignore[reportAssignmentType]
-    precision: Literal["auto", "32", "bf16"] = "auto"
+    precision: Literal["auto", "bf16", "32", "64"] = "auto"
     log_every: int = 10
 
     def __post_init__(self) -> None:

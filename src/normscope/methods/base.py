@@ -18,7 +18,7 @@ class StepOutput(NamedTuple):
     """What one forward pass gives: n images, m = 2n rows (n where only one view is embedded)."""
 
     loss: Tensor  # scalar
-    embeddings: Tensor  # m d, raw, float32: where the loss acts
+    embeddings: Tensor  # m d, raw, float32 or wider: where the loss acts
     targets: Tensor  # m d: what each row is drawn to
     features: Tensor  # m f: the backbone's
 
@@ -102,3 +102,8 @@ def rising(start: float, progress: float) -> float:
 def other_view(z: Tensor) -> Tensor:
     """The rows with the two halves exchanged: each row's counterpart in the other view, 2n d."""
     return z.roll(len(z) // 2, 0)
+
+
+def wide(z: Tensor) -> Tensor:
+    """The embeddings in float32 or wider, whatever autocast made of them."""
+    return z.to(torch.promote_types(z.dtype, torch.float32))

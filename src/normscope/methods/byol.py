@@ -14,6 +14,7 @@ from normscope.methods.base import (
     momentum_copy,
     other_view,
     rising,
+    wide,
 )
 from normscope.nets import mlp
 
@@ -70,9 +71,9 @@ class BYOL(Method):
         """Each view's prediction against the target's projection of the other."""
         x = views.flatten(0, 1)
         h = self.backbone(x)  # 2n f
-        p = self.predictor(self.projector(h)).float()  # 2n d
+        p = wide(self.predictor(self.projector(h)))  # 2n d
         with torch.no_grad():
-            target = other_view(self.momentum_encoder(x).float())
+            target = other_view(wide(self.momentum_encoder(x)))
         return StepOutput(negative_cosine(p, target), p, target, h)
 
     def after_step(self, progress: float) -> None:

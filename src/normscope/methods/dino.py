@@ -15,6 +15,7 @@ from normscope.methods.base import (
     momentum_copy,
     other_view,
     rising,
+    wide,
 )
 from normscope.nets import Prototypes, mlp
 
@@ -88,11 +89,11 @@ class DINO(Method):
         """Cross-entropy of each view's student against the other view's teacher."""
         x = views.flatten(0, 1)
         h = self.backbone(x)  # 2n f
-        z = self.projector(h).float()  # 2n d
-        student = self.prototypes(z).float()  # 2n m
+        z = wide(self.projector(h))  # 2n d
+        student = self.prototypes(z)  # 2n m
         with torch.no_grad():
-            their_z = self.momentum_encoder[:2](x).float()  # pyright: ignore[reportIndexIssue]
-            teacher = self.momentum_encoder[2](their_z).float()  # pyright: ignore[reportIndexIssue]
+            their_z = wide(self.momentum_encoder[:2](x))  # pyright: ignore[reportIndexIssue]
+            teacher = self.momentum_encoder[2](their_z)  # pyright: ignore[reportIndexIssue]
         student, teacher = student.unflatten(0, (2, -1)), teacher.unflatten(0, (2, -1))  # 2 n m
         self._start_center(teacher)
         loss = dino(

@@ -16,6 +16,7 @@ from normscope.methods.base import (
     momentum_copy,
     other_view,
     rising,
+    wide,
 )
 from normscope.nets import mlp
 
@@ -76,9 +77,9 @@ class MoCoV2(Method):
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """The first views as queries, the second as keys."""
         h = self.backbone(views[0])  # n f
-        q = self.projector(h).float()  # n d
+        q = wide(self.projector(h))  # n d
         with torch.no_grad():
-            k = self.momentum_encoder(views[1]).float()
+            k = wide(self.momentum_encoder(views[1]))
         loss = cross_info_nce(q, k, self.queue, temperature=self.temperature)
         self._enqueue(unit(k)[0])
         return StepOutput(loss, q, k, h)
@@ -162,9 +163,9 @@ class MoCoV3(Method):
         """Each view's queries against the other view's keys."""
         x = views.flatten(0, 1)
         h = self.backbone(x)  # 2n f
-        q = self.predictor(self.projector(h)).float()  # 2n d
+        q = wide(self.predictor(self.projector(h)))  # 2n d
         with torch.no_grad():
-            k = other_view(self.momentum_encoder(x).float())
+            k = other_view(wide(self.momentum_encoder(x)))
         (q1, q2), (k1, k2) = q.chunk(2), k.chunk(2)
         tau = self.temperature
         both = cross_info_nce(q1, k1, temperature=tau) + cross_info_nce(q2, k2, temperature=tau)

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from normscope.losses import cross_info_nce, info_nce
-from normscope.methods.base import Defaults, Method, StepOutput, other_view
+from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
 from normscope.nets import mlp
 
 
@@ -64,7 +64,7 @@ class SimCLR(Method):
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """InfoNCE of both views' projections."""
         h = self.backbone(views.flatten(0, 1))  # 2n f
-        z = self.projector(h).float()  # 2n d
+        z = wide(self.projector(h))  # 2n d
         z1, z2 = z.chunk(2)
         if self.loss == "all":
             loss = info_nce(z1, z2, temperature=self.temperature, gather=True)

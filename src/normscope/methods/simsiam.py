@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from normscope.losses import negative_cosine
-from normscope.methods.base import Defaults, Method, StepOutput, other_view
+from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
 from normscope.nets import mlp
 
 
@@ -58,8 +58,8 @@ class SimSiam(Method):
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's prediction against the other view's projection, both ways averaged."""
         h = self.backbone(views.flatten(0, 1))  # 2n f
-        z = self.projector(h).float()  # 2n d
-        p = self.predictor(z).float()
+        z = wide(self.projector(h))  # 2n d
+        p = wide(self.predictor(z))
         target = other_view(z.detach())
         return StepOutput(negative_cosine(p, target), p, target, h)
 

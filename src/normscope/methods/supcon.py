@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from normscope.losses import supervised_info_nce
-from normscope.methods.base import Defaults, Method, StepOutput, other_view
+from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
 from normscope.nets import mlp
 
 
@@ -43,7 +43,7 @@ class SupCon(Method):
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
         """All rows of the batch that share a class are positives."""
         h = self.backbone(views.flatten(0, 1))  # 2n f
-        z = self.projector(h).float()  # 2n d
+        z = wide(self.projector(h))  # 2n d
         loss = supervised_info_nce(
             z, labels.repeat(2), temperature=self.temperature, positives="all"
         )

@@ -79,6 +79,7 @@ class ResNet(nn.Module):
         stem: `"imagenet"` starts with a 7x7 convolution of stride 2 and a max-pool; `"cifar"`
             with a 3x3 of stride 1 and no pool, for small images (SimCLR, Appendix B.9).
         widths: inner channels of each stage's blocks; the first is the stem's too.
+        strides: of each stage's first block.
 
     Attributes:
         width: features per image.
@@ -91,6 +92,7 @@ class ResNet(nn.Module):
         *,
         stem: Stem,
         widths: Sequence[int] = (64, 128, 256, 512),
+        strides: Sequence[int] = (1, 2, 2, 2),
     ) -> None:
         super().__init__()
         if stem not in ("cifar", "imagenet"):
@@ -101,10 +103,10 @@ class ResNet(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
         inputs = [widths[0], *(width * block.expansion for width in widths[:3])]
-        self.layer1 = _stage(block, inputs[0], widths[0], depth=depths[0], stride=1)
-        self.layer2 = _stage(block, inputs[1], widths[1], depth=depths[1], stride=2)
-        self.layer3 = _stage(block, inputs[2], widths[2], depth=depths[2], stride=2)
-        self.layer4 = _stage(block, inputs[3], widths[3], depth=depths[3], stride=2)
+        self.layer1 = _stage(block, inputs[0], widths[0], depth=depths[0], stride=strides[0])
+        self.layer2 = _stage(block, inputs[1], widths[1], depth=depths[1], stride=strides[1])
+        self.layer3 = _stage(block, inputs[2], widths[2], depth=depths[2], stride=strides[2])
+        self.layer4 = _stage(block, inputs[3], widths[3], depth=depths[3], stride=strides[3])
         self.width = widths[3] * block.expansion
 
     def forward(self, x: Tensor) -> Tensor:
@@ -127,11 +129,15 @@ def resnet50(*, stem: Stem) -> ResNet:
 def resnet10_narrow() -> ResNet:
     """One BasicBlock a stage, 16 to 128 channels, CIFAR stem: for 8x8 digits on a CPU.
 
+    The last stages keep 2 x 2 places. A block begins as its shortcut, which looks at one place in
+    four where it strides: after three strides a fresh network would see a corner of the digit.
+
     >>> net = resnet10_narrow()
     >>> net(torch.zeros(2, 3, 8, 8)).shape, net.width
     (torch.Size([2, 128]), 128)
     """
-    return ResNet(BasicBlock, (1, 1, 1, 1), stem="cifar", widths=(16, 32, 64, 128))
+    widths, strides = (16, 32, 64, 128), (1, 2, 2, 1)
+    return ResNet(BasicBlock, (1, 1, 1, 1), stem="cifar", widths=widths, strides=strides)
 
 
 @torch.no_grad()

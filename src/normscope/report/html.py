@@ -25,10 +25,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure, as a data URI, and what it shows in words."""
+    """A drawn figure, as a data URI, and what it shows in words; wide ones stand alone."""
 
     source: str
     caption: str
+    wide: bool = False
 
     @classmethod
     def of(cls, figure: Figure, caption: str) -> Picture:
@@ -37,7 +38,8 @@ class Picture:
         with style():
             figure.savefig(buffer, format="svg", metadata={"Date": None})
         code = base64.b64encode(buffer.getvalue()).decode()
-        return cls(f"data:image/svg+xml;base64,{code}", caption)
+        wide = figure.get_figwidth() > 6  # inches: half a page
+        return cls(f"data:image/svg+xml;base64,{code}", caption, wide)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from normscope.engine import RunResult
@@ -23,34 +22,65 @@ _LOOKS = [
 ]
 
 
-def curves(runs: Mapping[str, RunResult]) -> Figure:
-    """Mean norm, kNN accuracy and effective learning rate of several runs over their epochs."""
+def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
+    """What several runs did over their epochs, by what is shown, a figure each."""
+    return {
+        "mean embedding norm": _drawn(runs, _norms, "$|z|$ at the loss", yscale="log"),
+        "kNN accuracy on held-out images": _drawn(runs, _accuracies, "accuracy, %", xscale="log"),
+        "effective learning rate": _drawn(runs, _rates, "learning rate / mean norm"),
+        "loss": _drawn(runs, _losses, "loss"),
+    }
+
+
+Series = tuple[Sequence[float], Sequence[float]]
+
+
+def _norms(run: RunResult) -> Series:
+    return _of_steps(run, "norm_mean")
+
+
+def _rates(run: RunResult) -> Series:
+    return _of_steps(run, "lr_over_norm")
+
+
+def _losses(run: RunResult) -> Series:
+    return run.history("loss")
+
+
+def _accuracies(run: RunResult) -> Series:
+    epochs, shares = run.history("knn")
+    return epochs, [100 * share for share in shares]
+
+
+def _of_steps(run: RunResult, key: str) -> Series:
+    records = run.metrics("step")
+    per_epoch = run.steps / run.spec.epochs
+    return [r["step"] / per_epoch for r in records], [r[key] for r in records]
+
+
+def _drawn(
+    runs: Mapping[str, RunResult],
+    series: Callable[[RunResult], Series],
+    quantity: str,
+    **scales: str,
+) -> Figure:
     with style():
-        figure = new_figure(10.5, 3.4)
-        norm_axes, knn_axes, rate_axes = figure.subplots(1, 3)
+        figure = new_figure(4.6, 3.6)
+        axes = figure.subplots()
         for (name, run), look in zip(runs.items(), _cycled(len(runs)), strict=True):
-            steps = run.metrics("step")
-            per_epoch = run.steps / run.spec.epochs
-            epochs = [r["step"] / per_epoch for r in steps]
-            norm_axes.plot(epochs, [r["norm_mean"] for r in steps], label=name, **look)
-            rate_axes.plot(epochs, [r["lr_over_norm"] for r in steps], **look)
-            at, accuracies = run.history("knn")
-            knn_axes.plot(at, [100 * a for a in accuracies], marker="o", markersize=4, **look)
-        _label(norm_axes, "Mean embedding norm", "$|z|$ at the loss")
-        _label(knn_axes, "kNN on held-out images", "accuracy, %")
-        _label(rate_axes, "Effective learning rate", "learning rate / mean norm")
-        norm_axes.set_yscale("log")
-        knn_axes.set_xscale("log", base=2)
-        figure.legend(loc="outside lower center", ncols=min(len(runs), 5))
+            at, values = series(run)
+            few = len(at) < 12
+            axes.plot(at, values, label=name, marker="o" if few else "", markersize=4, **look)
+        axes.set(xlabel="epoch", ylabel=quantity, **scales)
+        if "xscale" in scales:  # measured at powers of two
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:g}")
+        figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
 def _cycled(n: int) -> Sequence[dict[str, Any]]:
     return [_LOOKS[i % len(_LOOKS)] for i in range(n)]
-
-
-def _label(axes: Axes, title: str, quantity: str) -> None:
-    axes.set(title=title, xlabel="epoch", ylabel=quantity)
 
 
 def summary_table(runs: Mapping[str, RunResult]) -> Table:
