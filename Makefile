@@ -24,8 +24,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## train default, cut and GradScale on handwritten digits and draw their norms
-	$(BIN)/python examples/digits.py
+demo: $(STAMP)  ## train on handwritten digits, simulate, and write demo/report.html
+	$(BIN)/normscope demo
 
 test: lint types  ## lint, types, then every test and doctest
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
@@ -50,4 +50,4 @@ $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(STAMP)
 	@touch $@
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) site demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site demo runs .pytest_cache .ruff_cache .hypothesis

@@ -5,7 +5,8 @@ from sklearn.datasets import load_digits
 
 import normscope as ns
 
-x = torch.tensor(load_digits().data, dtype=torch.float32) / 16
+pixels, _ = load_digits(return_X_y=True)
+x = torch.tensor(pixels, dtype=torch.float32) / 16
 net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
 ns.cut_init_(net, c=3.0)  # short embeddings at the start
 net.append(ns.GradScale(power=1.0))  # a gradient that does not feel the norm
@@ -21,4 +22,4 @@ for epoch in range(5):
         monitor.observe(z, lr=0.1, targets=torch.cat([z2, z1]))
         optimizer.step()
     now = monitor.summary()
-    print(f"epoch {epoch + 1}: loss {loss:.3f}, norm {now['norm_mean']:.2f}, {monitor.alarms}")
+    print(f"epoch {epoch + 1}: norm {now['norm_mean']:.2f}, rank {now['rank']:.0f}", monitor.alarms)

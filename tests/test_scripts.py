@@ -27,6 +27,17 @@ def test_readme_code_runs_as_printed() -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_plain_loop_is_short_and_runs() -> None:
+    script = ROOT / "examples/plain_loop.py"
+    text = script.read_text()
+    assert len(text.splitlines()) <= 25
+    for name in ("cut_init_", "GradScale", "NormMonitor"):
+        assert f"ns.{name}(" in text
+    done = run("-W", "error", script)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 5: norm" in done.stdout
+
+
 def test_example_prints_every_start_and_draws(tmp_path: Path) -> None:
     picture = tmp_path / "new" / "digits.png"
     done = run(ROOT / "examples/digits.py", "--epochs", 1, "--out", picture)

@@ -123,7 +123,7 @@ def test_exponential_counts_are_the_papers() -> None:
     code100 = imbalance.exponential_counts(100, largest=500, base=1.03365, rounding="floor")
     assert (sum(code10), sum(code100)) == (14_736, 14_750)
     with pytest.raises(ValueError, match="rounding must be 'nearest' or 'floor', got 'up'"):
-        imbalance.exponential_counts(10, largest=1, base=2, rounding="up")  # pyright: ignore[reportArgumentType]
+        imbalance.exponential_counts(10, largest=1, base=2, rounding="up")
 
 
 def test_unbalanced_keeps_the_first_images_of_each_class_and_the_whole_test_set(

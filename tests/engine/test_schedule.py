@@ -30,7 +30,7 @@ def test_no_warm_up_starts_at_the_peak() -> None:
 
 
 def _decaying(decay: str) -> set[int]:
-    spec = RunSpec(decay=decay, weight_decay=0.1)  # pyright: ignore[reportArgumentType]
+    spec = RunSpec(decay=decay, weight_decay=0.1)
     optimizer = optimizer_for(build(spec, side=8), spec)
     groups = [g for g in optimizer.param_groups if g["weight_decay"] > 0]
     return {p.ndim for g in groups for p in g["params"]}
@@ -71,8 +71,9 @@ def test_lars_takes_the_steps_of_its_formula() -> None:
         x = torch.randn(4, 3, dtype=torch.float64)
         optimizer.zero_grad()
         layer(x).square().sum().backward()
-        g_w = layer.weight.grad + 0.01 * w
-        g_b = layer.bias.grad + 0.01 * b
+        assert layer.weight.grad is not None
+        assert layer.bias.grad is not None
+        g_w, g_b = layer.weight.grad + 0.01 * w, layer.bias.grad + 0.01 * b
         velocity_w = 0.9 * velocity_w + 0.1 * w.norm() / g_w.norm() * g_w
         velocity_b = 0.9 * velocity_b + g_b
         w, b = w - 0.5 * velocity_w, b - 0.5 * velocity_b
@@ -83,7 +84,7 @@ def test_lars_takes_the_steps_of_its_formula() -> None:
 
 @pytest.mark.parametrize("kind", ["sgd", "lars", "adam", "adamw"])
 def test_every_optimizer_lowers_the_loss(kind: str) -> None:
-    spec = RunSpec(optimizer=kind, lr=0.01, weight_decay=0.0)  # pyright: ignore[reportArgumentType]
+    spec = RunSpec(optimizer=kind, lr=0.01, weight_decay=0.0)
     network = build(spec, side=8)
     optimizer = optimizer_for(network, spec)
     views, labels = torch.rand(2, 32, 3, 8, 8), torch.zeros(32, dtype=torch.long)

@@ -71,7 +71,7 @@ def test_hash_differs_with_every_field_that_differs() -> None:
 )
 def test_spec_refuses_in_one_line(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
-        RunSpec(**values)  # pyright: ignore[reportArgumentType]
+        RunSpec(**values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -117,7 +117,7 @@ def test_cut_init_cuts_each_part_of_a_shared_flat_buffer_once() -> None:
 
 def test_cut_init_changes_nothing_when_it_fails() -> None:
     named_alike = nn.Linear(2, 2)
-    named_alike.cut_init_c = 1  # pyright: ignore[reportArgumentType]
+    named_alike.cut_init_c = 1
     expanded = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     expanded[1].weight = nn.Parameter(torch.randn(1, 4).expand(4, 4))
     for net in (named_alike, expanded):
@@ -196,11 +196,11 @@ def test_cut_init_refuses_a_divisor_that_is_not_positive_and_finite(net, c) -> N
 
 def test_cut_init_names_what_is_wrong_with_a_scope(net) -> None:
     with pytest.raises(ValueError, match="scope must be 'all', 'weights', 'last' or a set"):
-        cut_init_(net, scope="first")  # pyright: ignore[reportArgumentType]
+        cut_init_(net, scope="first")
     with pytest.raises(ValueError, match=r"names of the module's parameters, got '3.wieght'.*3\."):
         cut_init_(net, scope={"3.wieght"})
     with pytest.raises(ValueError, match="scope must be"):
-        cut_init_(net, scope=None)  # pyright: ignore[reportArgumentType]
+        cut_init_(net, scope=None)
     with pytest.raises(ValueError, match=r"There is no nn\.Linear"):
         cut_init_(nn.Conv2d(3, 3, 1), scope="last")
     with pytest.raises(ValueError, match="a module with parameters in scope"):

@@ -132,4 +132,4 @@ def test_grad_scale_refuses_what_has_no_norm() -> None:
         grad_scale(torch.tensor(1.0))
     for power in (float("nan"), "1", True, None):
         with pytest.raises(ValueError, match="power must be a finite number"):
-            GradScale(power)  # pyright: ignore[reportArgumentType]
+            GradScale(power)

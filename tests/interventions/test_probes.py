@@ -115,7 +115,7 @@ def test_suggest_cut_says_when_no_c_reaches_the_target() -> None:
 
 def test_suggest_cut_refuses_a_bad_batch_target_or_output() -> None:
     with pytest.raises(ValueError, match="batch must be a tensor"):
-        suggest_cut(projector(), [1, 2])  # pyright: ignore[reportArgumentType]
+        suggest_cut(projector(), [1, 2])
     with pytest.raises(ValueError, match="target_norm must be a positive finite number"):
         suggest_cut(projector(), torch.randn(4, 6), target_norm=0.0)
     with pytest.raises(ValueError, match="returns one tensor"):

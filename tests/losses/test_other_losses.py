@@ -227,7 +227,7 @@ def test_losses_refuse_wrong_arguments_in_one_line() -> None:
         (lambda: supervised_info_nce(z, labels.float()), "labels must be an integer tensor"),
         (lambda: supervised_info_nce(z[:1], labels[:1]), "z must be at least two rows"),
         (lambda: supervised_info_nce(z, labels, temperature=-1), "temperature must be a positive"),
-        (lambda: supervised_info_nce(z, labels, positives="two"), "positives must be 'one' or"),  # pyright: ignore[reportArgumentType]
+        (lambda: supervised_info_nce(z, labels, positives="two"), "positives must be 'one' or"),
         (lambda: dino(z, z, center), "student must be a floating-point tensor"),
         (lambda: dino(z[None], z[None], center), "teacher must be"),
         (lambda: dino(z[None].repeat(2, 1, 1), z[None], center[:2]), "center must be of shape"),

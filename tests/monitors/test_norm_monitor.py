@@ -265,7 +265,7 @@ def test_monitor_names_what_is_wrong_with_its_arguments() -> None:
     with pytest.raises(ValueError, match=r"weights\['w'\] must be a floating-point tensor"):
         NormMonitor(weights={"w": torch.arange(3)})
     with pytest.raises(ValueError, match="z must be a floating-point tensor"):
-        NormMonitor().observe([[1.0]], lr=0.1)  # pyright: ignore[reportArgumentType]
+        NormMonitor().observe([[1.0]], lr=0.1)
 
 
 @pytest.mark.gpu

@@ -91,8 +91,8 @@ def test_nets_refuse_wrong_arguments_in_one_line() -> None:
         (lambda: backbone("resnet19", side=32), f"'resnet19'. There are {', '.join(NETS)}"),
         (lambda: backbone("resnet18", side=0), "side must be a positive integer, got 0"),
         (lambda: mlp([4], batch_norm=True), "widths must be at least two numbers"),
-        (lambda: mlp([4, 2], batch_norm=True, last_batch_norm="x"), "last_batch_norm must be"),  # pyright: ignore[reportArgumentType]
-        (lambda: mlp([4, 2], batch_norm=True, activation="x"), "activation must be"),  # pyright: ignore[reportArgumentType]
+        (lambda: mlp([4, 2], batch_norm=True, last_batch_norm="x"), "last_batch_norm must be"),
+        (lambda: mlp([4, 2], batch_norm=True, activation="x"), "activation must be"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message) as error:

@@ -143,7 +143,7 @@ def test_load_torchvision_loads_nothing_where_something_does_not_fit(flaw: str) 
 
 def test_resnet_refuses_an_unknown_stem_in_one_line() -> None:
     with pytest.raises(ValueError, match="stem must be 'cifar' or 'imagenet', got 'mnist'"):
-        resnet18(stem="mnist")  # pyright: ignore[reportArgumentType]
+        resnet18(stem="mnist")
 
 
 @pytest.mark.gpu

@@ -66,7 +66,7 @@ def test_attention_equals_plain_loops() -> None:
                 logits = [q[a, columns] @ k[b, columns] / math.sqrt(3) for b in range(5)]
                 weights = torch.stack(logits).softmax(0)
                 row.append(sum(weights[b] * v[b, columns] for b in range(5)))
-            rows.append(layer.proj(torch.cat(row)))  # pyright: ignore[reportArgumentType]
+            rows.append(layer.proj(torch.cat(row)))
         torch.testing.assert_close(layer(x)[i], torch.stack(rows))
 
 
@@ -166,7 +166,7 @@ def test_vit_refuses_wrong_arguments_in_one_line() -> None:
 
     cases = [
         (lambda: vit_micro(side=30), r"side must be one of \[8, 32, 64, 128, 224\], got 30"),
-        (lambda: vit_micro(side=8, positions="no"), "positions must be 'learned' or 'sincos'"),  # pyright: ignore[reportArgumentType]
+        (lambda: vit_micro(side=8, positions="no"), "positions must be 'learned' or 'sincos'"),
         (lambda: small(side=9), "patch must be a divisor of side 9"),
         (lambda: vit_micro(side=8)(torch.zeros(1, 3, 8, 16)), "x must be images of side 8"),
         (lambda: sincos_positions(2, 6), "width must be a multiple of 4, got 6"),

@@ -88,4 +88,4 @@ def test_steps_broadcast_and_keep_the_dtype() -> None:
 
 def test_step_gain_bound_refuses_an_unknown_kind() -> None:
     with pytest.raises(ValueError, match="kind must be 'valid' or 'paper', got 'printed'"):
-        step_gain_bound(1.0, 1.0, 1.0, kind="printed")  # pyright: ignore[reportArgumentType]
+        step_gain_bound(1.0, 1.0, 1.0, kind="printed")

@@ -60,7 +60,10 @@ def fetch(
     """
     columns = (TextColumn(escape(name)), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
-        with Progress(*columns, TimeRemainingColumn(), console=errors) as progress:
+        bar = Progress(
+            *columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal
+        )
+        with bar as progress:
             task = progress.add_task(name, total=None)
             lines = data.fetch(
                 name,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
 from normscope.engine.telemetry import Telemetry
-from normscope.methods import StepOutput
+from normscope.methods import Method, StepOutput
 from normscope.nets import synchronised
 
 
@@ -109,7 +109,7 @@ def train(
 def _fabric(device: str, precision: str) -> Any:
     """Lightning Fabric for this process, or for those that torchrun started."""
     from lightning_fabric import Fabric  # slow to import, and only training needs it
-    from lightning_fabric.strategies import DDPStrategy
+    from lightning_fabric.strategies.ddp import DDPStrategy
 
     on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
     if on_gpu and not torch.cuda.is_available():
@@ -156,7 +156,7 @@ class _Loop:
 
         method = build(spec, side=images.side)
         invariant = invariant_names(method, images.side)
-        self.method = synchronised(method) if fabric.world_size > 1 else method
+        self.method = cast(Method, synchronised(method)) if fabric.world_size > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
         if fabric.device.type == "cuda":

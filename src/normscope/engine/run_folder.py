@@ -76,7 +76,11 @@ class RunFolder:
             return
         if self.path.exists() and any(self.path.iterdir()):
             raise invalid("folder", "empty or a run's", str(self.path), "Name another folder.")
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            got = f"{self.path}: {error.strerror}"
+            raise invalid("folder", "one that can be made", got, "Name another.") from None
         about = {
             "spec": spec.to_dict(),
             "hash": spec.hash,
@@ -90,9 +94,11 @@ class RunFolder:
 
     def locked(self) -> IO[str]:
         """Hold the folder for this process; the lock goes when the file is closed, or with it."""
-        import fcntl  # not on Windows, where nothing is locked
-
         f = (self.path / ".lock").open("w")
+        try:
+            import fcntl
+        except ImportError:  # Windows, where nothing is locked
+            return f
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

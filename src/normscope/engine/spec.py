@@ -16,6 +16,7 @@ from normscope.data import DATASETS
 from normscope.methods import METHODS, Defaults, Recipe
 from normscope.nets import NETS
 
+_BY_RECIPE: Any = None  # what is filled in before anyone can read it
 CutScope = Literal["all", "weights", "last", "invariant"]
 
 # Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
@@ -84,29 +85,29 @@ class RunSpec:
 
     method: str = "simclr"
     data: str = "digits"
-    net: str = None  # pyright: ignore[reportAssignmentType]
-    epochs: int = None  # pyright: ignore[reportAssignmentType]
+    net: str = _BY_RECIPE
+    epochs: int = _BY_RECIPE
     recipe: Recipe = "text"
     seed: int = 0
-    batch: int = None  # pyright: ignore[reportAssignmentType]
-    accumulate: int = None  # pyright: ignore[reportAssignmentType]
-    accumulation: Literal["mean", "sum"] = None  # pyright: ignore[reportAssignmentType]
-    optimizer: Literal["sgd", "lars", "adam", "adamw"] = None  # pyright: ignore[reportAssignmentType]
-    lr: float = None  # pyright: ignore[reportAssignmentType]
+    batch: int = _BY_RECIPE
+    accumulate: int = _BY_RECIPE
+    accumulation: Literal["mean", "sum"] = _BY_RECIPE
+    optimizer: Literal["sgd", "lars", "adam", "adamw"] = _BY_RECIPE
+    lr: float = _BY_RECIPE
     predictor_lr: float | None = None
     momentum: float = 0.9
-    nesterov: bool = None  # pyright: ignore[reportAssignmentType]
-    weight_decay: float = None  # pyright: ignore[reportAssignmentType]
-    decay: Literal["all", "no_bias_norm"] = None  # pyright: ignore[reportAssignmentType]
-    warmup_epochs: float = None  # pyright: ignore[reportAssignmentType]
-    horizon_epochs: float = None  # pyright: ignore[reportAssignmentType]
-    cosine_start: Literal["warmup", "zero"] = None  # pyright: ignore[reportAssignmentType]
+    nesterov: bool = _BY_RECIPE
+    weight_decay: float = _BY_RECIPE
+    decay: Literal["all", "no_bias_norm"] = _BY_RECIPE
+    warmup_epochs: float = _BY_RECIPE
+    horizon_epochs: float = _BY_RECIPE
+    cosine_start: Literal["warmup", "zero"] = _BY_RECIPE
     cut: float = 1.0
     cut_scope: CutScope = "all"
     grad_scale: float = 0.0
-    augmentation: str = None  # pyright: ignore[reportAssignmentType]
+    augmentation: str = _BY_RECIPE
     options: Mapping[str, Any] = field(default_factory=dict)
-    knn_k: int = None  # pyright: ignore[reportAssignmentType]
+    knn_k: int = _BY_RECIPE
     precision: Literal["auto", "bf16", "32", "64"] = "auto"
     log_every: int = 10
 
@@ -170,7 +171,7 @@ class RunSpec:
         return cls(**values)
 
 
-def _defaults(method: str, recipe: object) -> Defaults:
+def _defaults(method: str, recipe: str) -> Defaults:
     kind = METHODS[method]
     recipes = {"text": kind.TEXT} | ({"as_coded": kind.AS_CODED} if kind.AS_CODED else {})
     if recipe not in recipes:

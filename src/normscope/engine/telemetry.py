@@ -76,7 +76,7 @@ class Telemetry:
         """Write what was observed, and the alarms that it raised."""
         before = len(self.monitor.alarms)
         for record in self.monitor.records():
-            self.log("step", record | place | {"lr": lr, "loss": loss})
+            self.log("step", {**record, **place, "lr": lr, "loss": loss})
         for line in self.monitor.alarms[before:]:
             self.log("alarm", {**place, "line": line})
             if self._bar:

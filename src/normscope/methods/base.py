@@ -85,7 +85,7 @@ def momentum_copy(module: nn.Module) -> nn.Module:
 def follow_(target: nn.Module, online: nn.Module, momentum: float) -> None:
     r"""$\xi \leftarrow m \xi + (1 - m) \theta$ for every parameter, in a few kernels."""
     theirs, ours = list(target.parameters()), list(online.parameters())
-    torch._foreach_lerp_(theirs, ours, 1 - momentum)
+    torch._foreach_lerp_(theirs, ours, 1 - momentum)  # pyright: ignore
 
 
 def rising(start: float, progress: float) -> float:
