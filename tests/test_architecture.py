@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"theory", "losses", "interventions"},
     "engine": {"methods", "interventions", "nets", "data", "augment", "monitors", "evaluation"},
     "report": EVALUATED,
+    "scoring": {"evaluation"},
     "integrations": {"interventions", "monitors", "theory", "evaluation"},
-    "cli": {"experiments", "engine", "report", "data"},
+    "cli": {"experiments", "engine", "report", "data", "scoring"},
 }
 MAY_IMPORT["experiments"] = set(MAY_IMPORT) - {"cli", "integrations"}
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -33,6 +33,14 @@ def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
     assert listing.stdout.count("not run yet") == len(EXPERIMENTS) - 2
 
 
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "score", "reproduce"])
+def test_help_keeps_its_examples_line_by_line(command: str) -> None:
+    done = normscope(command, "--help")
+    assert done.returncode == 0
+    assert "\\b" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if line.startswith(f"  normscope {command}")]
+
+
 def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
     done = normscope("reproduce", "convergence_rate", "--scale", "smoke", "--out", tmp_path)
     assert done.returncode == 0

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.test_cli import normscope
 
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
@@ -68,6 +67,8 @@ def test_train_then_evaluate_leaves_every_file(tmp_path: Path) -> None:
         (["train", "simclr", "--epochs", "0"], "epochs must be a whole number from 1 up"),
         (["train", "simclr", "--set", "x"], "--set must be NAME=VALUE, got 'x'"),
         (["train", "simclr", "--set", "epohcs=3"], "options must be one of"),
+        (["train", "simclr", "--epochs", "2", "--set", "epochs=3"], "not given otherwise"),
+        (["train", "simclr", "--set", "method=byol"], "not given otherwise, got 'method'"),
         (["train", "simclr", "--devices", "0"], "--devices must be at least 1"),
         (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
         (["train", "simclr", "--batch", "4096"], "batch must be at most the 1347"),

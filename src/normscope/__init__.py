@@ -2,6 +2,7 @@
 
 from normscope import evaluation, losses, simulation, theory
 from normscope.engine import RunResult, RunSpec, train
+from normscope.evaluation import NormConfidence
 from normscope.interventions import (
     GradScale,
     cut_init_,
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GradScale",
+    "NormConfidence",
     "NormMonitor",
     "RunResult",
     "RunSpec",

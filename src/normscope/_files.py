@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -31,6 +33,19 @@ def whole_file(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def without_nan(value: Any) -> Any:
+    """Nested values for JSON, which has no NaN and no infinity: these become None.
+
+    >>> without_nan({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {k: without_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _sync_folder(folder: Path) -> None:

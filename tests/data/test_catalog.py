@@ -1,7 +1,9 @@
 """The catalogue, and the datasets that are arrays: digits and the user's own."""
 
+import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,9 @@ def test_npz_reads_channels_first_and_last_alike(tmp_path: Path) -> None:
         ({"train_labels": np.array([0, 1, 3, 0, 1, 3])}, "must be of all 4 classes"),
         ({"test_labels": np.array([0, 1, -1])}, "must be labelled from 0 to 2, got '-1 to 1'"),
         ({"test_images": np.zeros((3, 4, 4, 3), np.uint8)}, "images of one size"),
+        ({"train_labels": np.array([0, 1, 2, 0, 1, 10**13])}, "must be labelled below 6, the num"),
+        ({"test_labels": np.array([0, 1, 3])}, "must be labelled below 3, the number of its"),
+        ({"train_labels": np.full(6, -1), "test_labels": np.full(3, -1)}, "from 0 to 0, got '-1"),
         ({"classes": np.array(["a", "b"])}, "must be labelled from 0 to 1"),
         ({"test_labels": np.array([{}, 1, 2], dtype=object)}, r"a whole \.npz file without"),
     ],
@@ -76,6 +81,59 @@ def test_npz_refuses_what_it_cannot_be(tmp_path: Path, changes, message: str) ->
     with pytest.raises(ValueError, match=message) as error:
         data.load(f"npz:{tmp_path / 'own.npz'}")
     assert "\n" not in str(error.value)
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def vast() -> bytes:
+    """An array of four pixels whose header claims 218 TiB."""
+    file = io.BytesIO()
+    header = {"descr": "|u1", "fortran_order": False, "shape": (10**10, 100, 80, 3)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + bytes(12)
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "message"),
+    [
+        ("train_images", b"pixels", "a file with an array train_images, got a bytes"),
+        ("classes", b"cat, dog", "a file with an array classes, got a bytes"),
+        ("train_images.npy", vast(), "got 'one that (claims more memory|cannot be read)"),
+        ("train_labels.npy", b"\x93NUMPY\x01\x00", "got 'one that cannot be read'"),
+    ],
+)
+def test_npz_tells_a_member_that_is_no_array(tmp_path, member, content, message: str) -> None:
+    path = tmp_path / "own.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for key, value in own().items():
+            if key != member.removesuffix(".npy"):
+                file.writestr(f"{key}.npy", npy(value))
+        file.writestr(member, content)
+    with pytest.raises(ValueError, match=message) as error:
+        data.load(f"npz:{path}")
+    assert str(error.value).startswith(f"{path} must be ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"), [(6, 1), (8, 99), (8, 8)], ids=["encrypted", "unknown", "not deflated"]
+)
+def test_npz_tells_a_member_that_cannot_be_unpacked(tmp_path: Path, at: int, value: int) -> None:
+    """Flags and compression lie at bytes 6 and 8 of a zip's local headers, and two on in others."""
+    path = tmp_path / "own.npz"
+    np.savez(path, **own())
+    content = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", at), (b"PK\x01\x02", at + 2)):
+        start = -1
+        while (start := content.find(mark, start + 1)) >= 0:
+            content[start + place] = value
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"own.npz must be a whole .npz file.*that cannot be read"):
+        data.load(f"npz:{path}")
 
 
 def test_npz_names_files_that_are_missing_damaged_or_incomplete(tmp_path: Path) -> None:

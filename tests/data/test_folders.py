@@ -227,12 +227,28 @@ def test_parquet_refuses_what_is_not_shards_of_images(tmp_path: Path, write_shar
         data.load("imagenet100", tmp_path)
 
 
+def test_parquet_tells_damage_among_the_pages(tmp_path: Path, write_shards) -> None:
+    folder = write_shards(tmp_path)
+    arrays = data.load("imagenet100", tmp_path)
+    path = folder / "train-0.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * (len(whole) // 3) + whole[4 + len(whole) // 3 :])
+    with pytest.raises(ValueError, match=r"train-0.parquet must be a whole parquet") as error:
+        arrays.train.images[0]
+    assert "\n" not in str(error.value)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"train-0.parquet must be a whole parquet file, got 'not"):
+        pickle.loads(pickle.dumps(arrays.train.images))[0]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ({"image": [b"x"], "class": [0]}, "a shard with columns image and label"),
         ({"image": [b"x"], "label": ["cat"]}, "a shard with integer labels"),
         ({"image": [b"x", b"y"], "label": [0, None]}, "a shard with integer labels"),
+        ({"image": [b"x", b"y"], "label": [0, 10**12]}, "labelled below 2, the number of its"),
+        ({"image": [b"x"], "label": [-1]}, "labelled from 0 to 0, got '-1 to -1'"),
     ],
 )
 def test_parquet_refuses_other_columns(tmp_path: Path, columns, message: str) -> None:

@@ -1,6 +1,7 @@
 """Runs that are killed, stopped and resumed, as real processes."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope.engine import RunFolder, RunSpec, train
+from normscope.engine import RunFolder, RunSpec, evaluate, train
+from normscope.report.runs import curves, summary_table
 
 COMMAND = [sys.executable, "-m", "normscope.cli", "train", "simsiam"]
 # several micro-batches a step, so that a kill can fall between them
@@ -122,22 +124,91 @@ def test_another_spec_or_foreign_folder_is_refused(undisturbed: Path, tmp_path: 
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_broken_checkpoint_is_one_line(undisturbed: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def copied(undisturbed: Path, folder: Path, **changes: object) -> Path:
+    """The run as if it were not finished, with some of spec.json's entries changed."""
     folder.mkdir()
-    (folder / "spec.json").write_text((undisturbed / "spec.json").read_text())
-    whole = (undisturbed / "checkpoint.pt").read_bytes()
-    (folder / "checkpoint.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="checkpoint must be one that normscope wrote") as caught:
+    for name in ("checkpoint.pt", "metrics.jsonl"):
+        (folder / name).write_bytes((undisturbed / name).read_bytes())
+    about = json.loads((undisturbed / "spec.json").read_text()) | changes
+    (folder / "spec.json").write_text(json.dumps(about))
+    return folder
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(ValueError, match="must be") as caught:
         train(SPEC, folder=folder, resume=True, device="cpu", quiet=True)
     assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", "half", "tensor", "other run"])
+def test_a_checkpoint_that_is_not_this_runs_is_refused(
+    undisturbed: Path, tmp_path: Path, content: bytes | str
+) -> None:
+    folder = copied(undisturbed, tmp_path / "run")
+    file = folder / "checkpoint.pt"
+    whole = file.read_bytes()
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content == "half":
+        file.write_bytes(whole[: len(whole) // 2])
+    elif content == "tensor":
+        torch.save(torch.zeros(3), file)
+    else:
+        torch.save(torch.load(file, weights_only=True) | {"spec_hash": "another"}, file)
+    assert "this run's checkpoint" in refusal(folder)
 
 
 def test_other_images_under_the_same_name_are_noticed(undisturbed: Path, tmp_path: Path) -> None:
-    about = json.loads((undisturbed / "spec.json").read_text()) | {"data_checksum": "other"}
-    (tmp_path / "spec.json").write_text(json.dumps(about))
+    folder = copied(undisturbed, tmp_path / "run", data_checksum="other")
+    assert "the images that the run began with" in refusal(folder)
     with pytest.raises(ValueError, match="the images that the run began with"):
-        train(SPEC, folder=tmp_path, resume=True, device="cpu", quiet=True)
+        evaluate(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"spec": None}, {"spec": []}, {"hash": 3}, {"spec": {"method": []}}, {"spec": {"data": 3}}],
+)
+def test_an_edited_spec_is_refused(undisturbed: Path, tmp_path: Path, changes) -> None:
+    assert "must be" in refusal(copied(undisturbed, tmp_path / "run", **changes))
+
+
+def test_a_changed_value_under_the_old_hash_is_noticed(undisturbed: Path, tmp_path: Path) -> None:
+    values = json.loads((undisturbed / "spec.json").read_text())["spec"] | {"lr": 99.0}
+    assert "as train wrote it" in refusal(copied(undisturbed, tmp_path / "run", spec=values))
+
+
+def test_metrics_that_were_cut_are_noticed(undisturbed: Path, tmp_path: Path) -> None:
+    folder = copied(undisturbed, tmp_path / "run")
+    (folder / "metrics.jsonl").write_text("")
+    assert "as the run left it" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"knn": 1}'])
+def test_a_foreign_result_is_refused(undisturbed: Path, tmp_path: Path, content: str) -> None:
+    folder = copied(undisturbed, tmp_path / "run")
+    (folder / "result.json").write_text(content)
+    assert "as train wrote it" in refusal(folder)
+
+
+def test_a_refused_run_leaves_its_folder_alone(tmp_path: Path) -> None:
+    for values in ({"batch": 4096}, {"knn_k": 5000}):
+        with pytest.raises(ValueError, match="must be"):
+            train(RunSpec(**values), folder=tmp_path / "run", device="cpu", quiet=True)
+        assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match="device must be"):
+        train(RunSpec(), folder=tmp_path / "run", device="gpu", quiet=True)
+
+
+def test_a_run_that_diverges_says_so_and_its_result_is_json(tmp_path: Path) -> None:
+    spec = RunSpec(epochs=1, lr=1e30, log_every=5)
+    result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
+    assert math.isnan(result.loss)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["loss"] is None
+    assert any("NaN" in r["line"] or "finite" in r["line"] for r in result.metrics("alarm"))
+    assert curves({"diverged": result})
+    assert "nan" in summary_table({"diverged": result}).rows[0]
 
 
 def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:

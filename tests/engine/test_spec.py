@@ -67,6 +67,16 @@ def test_hash_differs_with_every_field_that_differs() -> None:
         ({"options": {"queue": 3}}, "options must be one of dimension, hidden, loss, temperature"),
         ({"seed": -1}, "seed must be a whole number from 0 up"),
         ({"precision": "16"}, "precision must be one of"),
+        ({"data": 5}, "data must be a name"),
+        ({"options": 5}, "options must be a mapping"),
+        ({"options": {"dimension": -4}}, "options['dimension'] must be a whole number from 1 up"),
+        ({"options": {"loss": "some"}}, "options['loss'] must be one of all, as_coded"),
+        ({"options": {"temperature": "x"}}, "options['temperature'] must be a positive finite"),
+        ({"batch": 1}, "batch must be a whole number from 2 up"),
+        ({"seed": 10**30}, "seed must be below"),
+        ({"momentum": 5.0}, "momentum must be below 1"),
+        ({"nesterov": 5}, "nesterov must be True or False"),
+        ({"predictor_lr": 0.1}, "predictor_lr must be left out unless method is simsiam"),
     ],
 )
 def test_spec_refuses_in_one_line(values: dict[str, object], message: str) -> None:

@@ -11,7 +11,9 @@ from normscope.cli.console import errors
 from normscope.cli.data import app as data
 from normscope.cli.demo import demo
 from normscope.cli.evaluate import evaluate
+from normscope.cli.processes import first_process
 from normscope.cli.reproduce import reproduce
+from normscope.cli.score import score
 from normscope.cli.train import train
 
 app = typer.Typer(
@@ -20,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, evaluate, reproduce):
+for command in (demo, train, evaluate, score, reproduce):
     app.command()(command)
 app.add_typer(data, name="data")
 
@@ -34,6 +36,8 @@ def run(program: Callable[[], None] = app) -> None:
     """The console script: errors that a user can mend are one line, not a traceback."""
     try:
         program()
-    except ValueError as error:
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+    except (ValueError, OSError, MemoryError) as error:
+        if first_process():
+            line = str(error) or type(error).__name__
+            errors.print(line, markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -50,7 +50,7 @@ def fetch(
     archive: Annotated[Path | None, typer.Option("--from", help="a file you have")] = None,
     root: Root = None,
 ) -> None:
-    r"""Download a dataset from its publisher, verify it, unpack it.
+    """Download a dataset from its publisher, verify it, unpack it.
 
     \b
     normscope data fetch cifar10

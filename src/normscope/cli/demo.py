@@ -34,7 +34,7 @@ def demo(
     folder: Annotated[Path, typer.Option("--out", help="where everything goes")] = Path("demo"),
     epochs: Annotated[int, typer.Option(help="of each of the five runs")] = 60,
 ) -> None:
-    r"""The main job on embedded data: train, evaluate, simulate, report.
+    """The main job on embedded data: train, evaluate, simulate, report.
 
     \b
     normscope demo                 some two minutes on two cores

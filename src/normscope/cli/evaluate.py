@@ -20,7 +20,7 @@ def evaluate(
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
 ) -> None:
-    r"""Judge a trained network: kNN, linear probe and norms, layer by layer.
+    """Judge a trained network: kNN, linear probe and norms, layer by layer.
 
     \b
     normscope evaluate runs/simclr-digits-0123456789
@@ -31,6 +31,8 @@ def evaluate(
         refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        refuse("--device must be cpu where there is no GPU, got 'cuda'.")
     with errors.status("reading features"):
         result = evaluate_run(run, device=device, data_root=data_root)
     table = Table(title=f"{run.name}, after epoch {result['epoch']}")

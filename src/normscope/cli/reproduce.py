@@ -28,7 +28,7 @@ def reproduce(
     kind: Annotated[str | None, typer.Option(help="only simulation", show_default=False)] = None,
     folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
 ) -> None:
-    r"""Compute the paper's figures and tables, and judge its claims.
+    """Compute the paper's figures and tables, and judge its claims.
 
     \b
     normscope reproduce list                                  what there is, its cost, its verdicts

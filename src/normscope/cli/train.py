@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
@@ -12,12 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from normscope.cli.console import errors, out, refuse
-from normscope.data import load
+from normscope.cli.processes import first_process, run_processes
 from normscope.engine import RunResult, RunSpec, Stopped
 from normscope.engine import train as train_run
 
 
 def train(
+    context: typer.Context,
     method: Annotated[str, typer.Argument(help="simclr, simsiam, byol, moco_v2, moco_v3, ...")],
     data: Annotated[str, typer.Option(help="see `normscope data list`")] = "digits",
     net: Annotated[str | None, typer.Option(help="resnet18, resnet50, vit_tiny, ...")] = None,
@@ -53,7 +55,7 @@ def train(
     checkpoint_seconds: Annotated[float, typer.Option(help="how often to save")] = 60.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="show nothing until the end")] = False,
 ) -> None:
-    r"""Train a network, watch its norms, keep everything.
+    """Train a network, watch its norms, keep everything.
 
     \b
     normscope train simclr                                     on digits, in half a minute
@@ -66,18 +68,18 @@ def train(
     result.json. Ctrl-C saves first; the same command with --resume goes on. Under torchrun it
     trains on all processes, on one machine or several.
     """
-    given = locals()
+    arguments = locals()
     names = {f.name for f in fields(RunSpec)}
-    values = {k: v for k, v in given.items() if k in names and v is not None}
-    values |= _settings(set_ or [], names, values)
+    typed = {k for k in arguments if _was_typed(context, k)}
+    values = {k: v for k, v in arguments.items() if k in names and v is not None}
+    values |= _settings(set_ or [], names - {"options"}, typed | {"method"})
     spec = RunSpec(**values)
     if device not in ("auto", "cpu", "cuda"):
         refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
     if devices < 1:
         refuse(f"--devices must be at least 1, got {devices}.")
     if devices > 1 and "WORLD_SIZE" not in os.environ:
-        load(spec.data, data_root)  # what is wrong with it is said once, not by every process
-        _start_processes(devices)
+        raise typer.Exit(run_processes(devices))
     try:
         result = train_run(
             spec,
@@ -91,12 +93,21 @@ def train(
             quiet=quiet,
         )
     except Stopped as stopped:
-        errors.print(f"{stopped}. Go on with:", markup=False, highlight=False, soft_wrap=True)
-        words = ["normscope", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"]
-        errors.print(f"  {shlex.join(words)}", markup=False, highlight=False, soft_wrap=True)
+        if first_process():
+            words = ["normscope", *(w for w in sys.argv[1:] if w != "--resume"), "--resume"]
+            for line in (f"{stopped}. Go on with:", f"  {shlex.join(words)}"):
+                errors.print(line, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(128 + stopped.signal_number) from None
-    if int(os.environ.get("RANK", 0)) == 0:
+    if first_process():
         _tell(result)
+    if not math.isfinite(result.loss):
+        refuse("loss must be a number, got NaN. The run diverged: lower --lr or --grad-scale.")
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line, rather than at its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _tell(result: RunResult) -> None:
@@ -108,7 +119,7 @@ def _tell(result: RunResult) -> None:
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _settings(pairs: list[str], names: set[str], given: dict[str, Any]) -> dict[str, Any]:
+def _settings(pairs: list[str], names: set[str], given: set[str]) -> dict[str, Any]:
     """The values of --set: fields of the spec, or else options of the method."""
     found: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -117,8 +128,8 @@ def _settings(pairs: list[str], names: set[str], given: dict[str, Any]) -> dict[
         if not equals or not name:
             refuse(f"--set must be NAME=VALUE, got {pair!r}.")
         place = found if name in names else options
-        if name in place or (name in given and name in place):
-            refuse(f"--set must name a thing once, got {name!r} twice.")
+        if name in place or name in given:
+            refuse(f"--set must name what is not given otherwise, got {name!r}.")
         place[name] = _value(text)
     return found | ({"options": options} if options else {})
 
@@ -137,10 +148,3 @@ def _value(text: str) -> int | float | str | bool:
         except ValueError:
             continue
     return text
-
-
-def _start_processes(devices: int) -> None:
-    """Become torchrun with so many processes of this same command."""
-    words = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"]
-    words += ["-m", "normscope.cli", *sys.argv[1:]]
-    os.execv(sys.executable, [sys.executable, *words])

@@ -4,6 +4,7 @@ from normscope.data.archives import fetch
 from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, default_root, load
 from normscope.data.human_labels import cifar10h, cifar10n, cifar100n
 from normscope.data.images import ImageArrays, LazyImages, Split
+from normscope.data.novel import novel_to
 from normscope.data.publishers import Archive
 from normscope.data.resident import Resident
 from normscope.data.streamed import Streamed, source
@@ -25,5 +26,6 @@ __all__ = [
     "default_root",
     "fetch",
     "load",
+    "novel_to",
     "source",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import re
 import shutil
 import stat
 import tarfile
@@ -17,11 +18,12 @@ from typing import IO, Any
 
 from normscope._checks import invalid
 from normscope.data.catalog import Dataset, default_root, described, entry
+from normscope.data.paths import path_errors
 from normscope.data.publishers import Archive
 
 Progress = Callable[[int, int], None]
 
-MOST_BYTES = 2 << 30  # the largest of the known archives unpacks to half a gigabyte
+MOST_BYTES = 2 << 30  # packed or not; the largest known archive unpacks to half a gigabyte
 MOST_MEMBERS = 500_000
 _CHUNK = 1 << 20
 _PACKED = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -53,6 +55,7 @@ def fetch(
     return fetch_dataset(name, entry(name), root, archive=archive, progress=progress)
 
 
+@path_errors()
 def fetch_dataset(
     name: str,
     dataset: Dataset[Any],
@@ -99,7 +102,10 @@ def fetch_dataset(
 
 
 def downloaded(archive: Archive, root: Path, progress: Progress | None = None) -> Path:
-    """`<root>/<file>.partial`, whole; what is there of it already is not downloaded again."""
+    """`<root>/<file>.partial`, whole; what is there of it already is not downloaded again.
+
+    No more is taken than the recorded size, or 2 GiB where none is on record.
+    """
     partial = root / f"{archive.file}.partial"
     had = partial.stat().st_size if partial.exists() else 0
     if archive.size is not None and had == archive.size:
@@ -110,9 +116,10 @@ def downloaded(archive: Archive, root: Path, progress: Progress | None = None) -
         with urllib.request.urlopen(request, timeout=60) as response:
             if had and response.status != 206:  # the server starts from the beginning
                 had = 0
-            total = had + int(response.headers.get("Content-Length") or -had)
+            total = _total(archive, had, response.headers.get("Content-Length"))
+            most = total or MOST_BYTES
             with partial.open("ab" if had else "wb") as file:
-                while chunk := response.read(_CHUNK):
+                while had <= most and (chunk := response.read(_CHUNK)):
                     file.write(chunk)
                     had += len(chunk)
                     if progress is not None:
@@ -126,10 +133,37 @@ def downloaded(archive: Archive, root: Path, progress: Progress | None = None) -
     except (OSError, http.client.HTTPException) as error:
         why = " ".join(str(error).split())
         raise invalid(archive.url, "a file to download", why, _AGAIN) from None
+    if had > most:
+        partial.unlink()  # it is another file
+        raise _wrong_size(archive, total, "more")
     if had < total:
         advice = "The connection broke; run the same command again to go on where it stopped."
         raise invalid(archive.url, f"a download of {total:,} bytes", f"{had:,}", advice)
     return partial
+
+
+def _total(archive: Archive, had: int, length: str | None) -> int:
+    """How many bytes the whole file has, 0 if neither the record nor the server says it.
+
+    Args:
+        archive: what is downloaded.
+        had: bytes before those that the server is about to send.
+        length: how many these are, in the server's words.
+    """
+    if length is None:
+        return archive.size or 0
+    if not re.fullmatch("[0-9]{1,18}", length):
+        got = f"Content-Length: {ascii(length[:80])[1:-1]}"
+        raise invalid(archive.url, "a file to download", got, _AGAIN)
+    total = had + int(length)
+    if total != (archive.size or total) or total > MOST_BYTES:
+        raise _wrong_size(archive, archive.size or 0, f"{total:,}")
+    return total
+
+
+def _wrong_size(archive: Archive, total: int, got: str) -> ValueError:
+    most = f"{total:,}" if total else f"at most {MOST_BYTES:,}"
+    return invalid(archive.url, f"a download of {most} bytes", got, _AGAIN)
 
 
 def _verified(archive: Archive, file: Path, *, keep: bool) -> str:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.data.images import ImageArrays, Split, array_checksum, check_classes
+from normscope.data.images import (
+    ImageArrays,
+    Split,
+    array_checksum,
+    check_classes,
+    class_count,
+)
+from normscope.data.paths import check_file
 
+_KINDS = ("train", "test")
 _KEYS = ("train_images", "train_labels", "test_images", "test_labels")
+_ADVICE = f"Save it with numpy.savez and the keys {', '.join(_KEYS)}."
+_NUMBERED = "Number the classes from 0."
 
 
 def read_digits() -> ImageArrays:
@@ -37,23 +47,14 @@ def read_digits() -> ImageArrays:
 def read_npz(path: Path) -> ImageArrays:
     """A .npz file of `train_images`, `train_labels`, `test_images` and `test_labels`.
 
-    Images are uint8, (n, h, w, 3) or (n, 3, h, w), square or not; labels are integers from 0.
-    `classes`, if there, holds the names. Nothing in the file is run.
+    Images are uint8, (n, h, w, 3) or (n, 3, h, w), square or not; labels are integers from
+    0, below the number of images. `classes`, if there, holds the names. Nothing in the file is run.
     """
-    advice = f"Save it with numpy.savez and the keys {', '.join(_KEYS)}."
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            content = {key: file[key] for key in (*_KEYS, "classes") if key in file}
-    except FileNotFoundError:
-        raise invalid(str(path), "a file that can be read", "nothing", advice) from None
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
-        got = "one that cannot be read"
-        raise invalid(str(path), "a whole .npz file without pickles", got, advice) from None
-    missing = [key for key in _KEYS if key not in content]
-    if missing:
-        raise invalid(str(path), f"a file with {missing[0]}", "none", advice)
+    check_file(path, "a file that can be read", _ADVICE)
+    with path.open("rb") as stream:
+        content = _arrays(str(path), stream)
     splits = []
-    for kind in ("train", "test"):
+    for kind in _KINDS:
         name = f"{kind}_images of {path}"
         images, labels = content[f"{kind}_images"], content[f"{kind}_labels"]
         splits.append(Split(_channels_first(name, images), _integers(name, labels, len(images))))
@@ -61,14 +62,34 @@ def read_npz(path: Path) -> ImageArrays:
     if train.images.shape[1:] != test.images.shape[1:]:
         got = f"{train.images.shape[1:]} and {test.images.shape[1:]}"
         raise invalid(str(path), "a file of images of one size", got, "Resize them.")
-    n_classes = int(max(train.labels.max(), test.labels.max())) + 1
+    labels = {f"{kind}_labels of {path}": s.labels for kind, s in zip(_KINDS, splits, strict=True)}
+    n_classes = max(class_count(name, one, _NUMBERED) for name, one in labels.items())
     classes = tuple(str(name) for name in content.get("classes", np.arange(n_classes)).ravel())
-    for kind, split in (("train", train), ("test", test)):
-        what = f"{kind}_labels of {path}"
-        check_classes(what, split.labels, len(classes), "Number the classes from 0.")
+    for name, one in labels.items():
+        check_classes(name, one, len(classes), _NUMBERED)
     side = min(train.images.shape[2:])
     checksum = array_checksum(train, test)
     return ImageArrays(f"npz:{path}", train, test, classes, side, str(path), checksum)
+
+
+def _arrays(name: str, stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """The arrays in a .npz file that have a meaning here."""
+    constraint = "a whole .npz file without pickles"
+    try:
+        with np.load(stream, allow_pickle=False) as file:
+            content = {key: file[key] for key in (*_KEYS, "classes") if key in file}
+    except MemoryError:
+        got = "one that claims more memory than there is"
+        raise invalid(name, constraint, got, _ADVICE) from None
+    except Exception:  # damaged files raise errors of any kind, encrypted ones their own
+        raise invalid(name, constraint, "one that cannot be read", _ADVICE) from None
+    for key in _KEYS:
+        if key not in content:
+            raise invalid(name, f"a file with {key}", "none", _ADVICE)
+    for key, value in content.items():
+        if not isinstance(value, np.ndarray):  # bytes, where the file inside is no .npy
+            raise invalid(name, f"a file with an array {key}", value, _ADVICE)
+    return content
 
 
 def _channels_first(name: str, images: np.ndarray) -> np.ndarray:

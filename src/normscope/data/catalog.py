@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from normscope._checks import invalid
 from normscope.data import arrays, cifar, flowers, folders, human_labels, imbalance, publishers
 from normscope.data.images import ImageArrays
+from normscope.data.paths import expanded, path_errors
 from normscope.data.publishers import Archive
 
 Content = TypeVar("Content")
@@ -161,9 +162,10 @@ HUMAN_LABELS: dict[str, Dataset[Any]] = {
 
 def default_root() -> Path:
     """The folder of datasets: `$NORMSCOPE_DATA`, or `~/.cache/normscope`."""
-    return Path(os.environ.get("NORMSCOPE_DATA") or "~/.cache/normscope").expanduser()
+    return expanded(os.environ.get("NORMSCOPE_DATA") or "~/.cache/normscope")
 
 
+@path_errors()
 def load(name: str, root: Path | None = None) -> ImageArrays:
     """A dataset by its name in `DATASETS`, or `folder:PATH` or `npz:PATH` for your own.
 
@@ -172,7 +174,7 @@ def load(name: str, root: Path | None = None) -> ImageArrays:
         root: the folder of datasets; `default_root()` by default.
 
     Raises:
-        ValueError: if it is unknown, not there, or not as published.
+        ValueError: if it is unknown, not there, not readable, or not as published.
 
     >>> digits = load("digits")
     >>> digits.train.images.shape, len(digits.test)
@@ -180,9 +182,9 @@ def load(name: str, root: Path | None = None) -> ImageArrays:
     """
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
-        return folders.read_folder(Path(path).expanduser(), name)
+        return folders.read_folder(expanded(path), name)
     if kind == "npz" and path:
-        return arrays.read_npz(Path(path).expanduser())
+        return arrays.read_npz(expanded(path))
     if name not in DATASETS:
         names = ", ".join(DATASETS)
         raise invalid("name", f"one of {names}, folder:PATH, npz:PATH", name, "Choose one of them.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,14 +84,24 @@ def _listed(path: Path, kind: str) -> tuple[tuple[str, ...], list[str], np.ndarr
     classes = tuple(sorted(f.name for f in folder.iterdir() if f.is_dir()))
     names, labels = [], []
     for label, one in enumerate(classes):
-        files = sorted(f.name for f in (folder / one).iterdir() if f.suffix.lower() in _SUFFIXES)
-        if not files:
-            raise invalid(str(folder / one), "a folder of images", "none", _ADVICE)
+        files = _image_names(folder / one)
         names += [f"{kind}/{one}/{file}" for file in files]
         labels += [label] * len(files)
     if not classes:
         raise invalid(str(folder), "a folder of classes", "an empty folder", _ADVICE)
     return classes, names, np.array(labels, np.int64)
+
+
+def _image_names(folder: Path) -> list[str]:
+    """What is named like an image, in order; all of it must be regular files."""
+    with os.scandir(folder) as entries:
+        found = [(e.name, e.is_file()) for e in entries if Path(e.name).suffix.lower() in _SUFFIXES]
+    if not found:
+        raise invalid(str(folder), "a folder of images", "none", _ADVICE)
+    for name, regular in found:
+        if not regular:  # a FIFO, a folder, a link to nothing
+            raise invalid(str(folder / name), "a whole image", "what is no regular file", _BROKEN)
+    return sorted(name for name, _ in found)
 
 
 def _natural_side(path: Path, names: list[str]) -> int:

@@ -89,7 +89,7 @@ def _read_cifar_h(path: Path, count: int) -> np.ndarray:
         counts = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise invalid(str(path), "a file that can be read", "nothing", advice) from None
-    except (OSError, ValueError, EOFError):
+    except Exception:  # damaged files raise errors of any kind
         raise invalid(str(path), "a whole .npy file", "a damaged one", advice) from None
     fits = isinstance(counts, np.ndarray) and counts.shape == (count, 10)
     if not fits or counts.dtype.kind not in "iu":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from normscope._checks import invalid
+from normscope.data.paths import check_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+_FILTERS = threading.Lock()  # warnings are filtered for all threads at once
 
 
 class LazyImages(ABC):
@@ -93,6 +98,19 @@ def file_checksum(root: Path, names: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+def class_count(name: str, labels: np.ndarray, advice: str) -> int:
+    """One more than the highest label, which lies below the number of images: each class has one.
+
+    >>> class_count("labels", np.array([0, 2, 1]), "Number the classes from 0.")
+    3
+    """
+    highest = max(0, int(labels.max()))
+    if highest >= len(labels):
+        constraint = f"labelled below {len(labels):,}, the number of its images"
+        raise invalid(name, constraint, highest, advice)
+    return highest + 1
+
+
 def check_classes(name: str, labels: np.ndarray, n_classes: int, advice: str) -> None:
     """Refuse labels out of range, and a split in which a class is missing."""
     if labels.size == 0 or labels.min() < 0 or labels.max() >= n_classes:
@@ -105,7 +123,7 @@ def check_classes(name: str, labels: np.ndarray, n_classes: int, advice: str) ->
 
 
 def opened(source: Path | bytes, name: str, advice: str) -> Image:
-    """An image file, decoded to RGB.
+    """An image file, decoded to RGB of 8 bits a channel; what is transparent is not.
 
     Args:
         source: where it is, or its bytes.
@@ -114,26 +132,61 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
     """
     from PIL import Image
 
+    if isinstance(source, Path):
+        check_file(source, "a whole image", advice)
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return image.convert("RGB")
-    # SyntaxError is Pillow's for a broken PNG
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        got = "nothing" if isinstance(error, FileNotFoundError) else "one that cannot be decoded"
-        raise invalid(name, "a whole image", got, advice) from None
+        with _header(source) as image:
+            mode, rgb = image.mode, _rgb(image)
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        constraint = f"an image of at most {Image.MAX_IMAGE_PIXELS:,} pixels"
+        raise invalid(name, constraint, "a larger one", advice) from None
+    except Exception as error:  # damaged images raise errors of any kind
+        why = error.strerror if isinstance(error, OSError) else None
+        raise invalid(name, "a whole image", why or "one that cannot be decoded", advice) from None
+    if rgb is None:
+        constraint = "an image of at most 16 bits a channel"
+        raise invalid(name, constraint, f"one of Pillow's mode {mode}", advice)
+    return rgb
+
+
+def _header(source: Path | bytes) -> Image:
+    """An image whose pixels are still to be decoded, unless Pillow warns that they are too many."""
+    from PIL import Image
+
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+
+
+def _rgb(image: Image) -> Image | None:
+    """An image in RGB, or None if there is no telling which of its values is white."""
+    from PIL import Image
+
+    # Pillow's own conversion makes white of all that is above 255; older ones call 16 bits I
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        grey = (np.asarray(image).astype(np.uint32) + 128) // 257  # 65535 / 255, to the nearest
+        return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        return None
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # straight to RGB, Pillow warns
+    return image.convert("RGB")
 
 
 def fitted(image: Image, side: int) -> Image:
-    """The shorter side brought to `side` by bicubic interpolation, then the centre square."""
+    """The shorter side brought to `side` by bicubic interpolation, then the centre square.
+
+    Only that square is interpolated: a strip of 60000 x 1 would fill the memory.
+    """
     from PIL import Image
 
     width, height = image.size
     scale = side / min(width, height)
-    size = (max(side, round(width * scale)), max(side, round(height * scale)))
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BICUBIC)
-    left, top = (size[0] - side) // 2, (size[1] - side) // 2
-    return image.crop((left, top, left + side, top + side))
+    whole = (max(side, round(width * scale)), max(side, round(height * scale)))
+    left, top = (whole[0] - side) // 2, (whole[1] - side) // 2
+    x, y = width / whole[0], height / whole[1]  # back to pixels of the image
+    box = (left * x, top * y, min(width, (left + side) * x), min(height, (top + side) * y))
+    return image.resize((side, side), Image.Resampling.BICUBIC, box=box)
 
 
 def stretched(image: Image, side: int) -> Image:

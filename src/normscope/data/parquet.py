@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from normscope.data.images import (
     LazyImages,
     Split,
     check_classes,
+    class_count,
     file_checksum,
     opened,
 )
+from normscope.data.paths import check_file
 
 _ADVICE = "Replace the shard by a whole one."
 
@@ -62,7 +64,8 @@ class ParquetImages(LazyImages):
         shard, local = self.groups[group]
         if shard not in self._files:
             self._files[shard] = _parquet_file(self.paths[shard])
-        return self._files[shard].read_row_group(local, columns=["image"]).column("image")
+        read = self._files[shard].read_row_group
+        return _readable(self.paths[shard], read, local, columns=["image"]).column("image")
 
 
 def read_parquet(folder: Path, name: str, *, side: int) -> ImageArrays:
@@ -75,7 +78,7 @@ def read_parquet(folder: Path, name: str, *, side: int) -> ImageArrays:
     """
     train, train_paths = _split(folder, "train")
     test, test_paths = _split(folder, "validation")
-    n_classes = int(train.labels.max()) + 1
+    n_classes = class_count(f"{folder / 'train'}-*.parquet", train.labels, _ADVICE)
     for kind, split in (("train", train), ("validation", test)):
         check_classes(f"{folder / kind}-*.parquet", split.labels, n_classes, _ADVICE)
     classes = tuple(str(i) for i in range(n_classes))
@@ -94,7 +97,7 @@ def _split(folder: Path, kind: str) -> tuple[Split, list[Path]]:
         if not {"image", "label"} <= columns or file.metadata.num_rows == 0:
             raise invalid(str(path), "a shard with columns image and label", "none", _ADVICE)
         sizes.append([file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
-        column = file.read(columns=["label"]).column("label").to_numpy()
+        column = _readable(path, file.read, columns=["label"]).column("label").to_numpy()
         if column.dtype.kind not in "iu":  # a missing label makes them floats
             raise invalid(str(path), "a shard with integer labels", str(column.dtype), _ADVICE)
         labels.append(column.astype(np.int64))
@@ -103,12 +106,17 @@ def _split(folder: Path, kind: str) -> tuple[Split, list[Path]]:
 
 def _parquet_file(path: Path) -> Any:
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError:
         install = "Install the extra: pip install 'normscope[parquet]'."
         raise invalid("pyarrow", "installed to read parquet shards", None, install) from None
+    check_file(path, "a whole parquet file", _ADVICE)
+    return _readable(path, pyarrow.parquet.ParquetFile, path)
+
+
+def _readable(path: Path, read: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """What pyarrow reads of a shard; damage may show only when its pages are decoded."""
     try:
-        return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException):
+        return read(*args, **options)
+    except Exception:  # damaged shards raise errors of any kind
         raise invalid(str(path), "a whole parquet file", "a damaged one", _ADVICE) from None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
@@ -29,7 +32,8 @@ class Streamed:
 
     The crops of an image depend on the seed, the image and the view alone, so they are the same
     whatever the number of workers. Workers start with the first batch and stay; they are spawned,
-    so a script that uses them needs the usual `if __name__ == "__main__"`.
+    so a script that uses them needs the usual `if __name__ == "__main__"`. Ctrl-C is for this
+    process alone to answer: they go on until it ends.
 
     Args:
         split: whose images are `LazyImages`.
@@ -58,7 +62,8 @@ class Streamed:
         self.device = device
         self.labels = torch.from_numpy(np.array(split.labels)).to(device)
         self._plan = _Plan()
-        self._loader: DataLoader[Tensor] = DataLoader(
+        self._starts_workers = workers > 0
+        self._loader: DataLoader[Tensor | ValueError] = DataLoader(
             _Crops(split.images, side, crop_scale),
             batch_sampler=self._plan,
             num_workers=workers,
@@ -98,10 +103,34 @@ class Streamed:
 
     def _run(self, plan: _Batches) -> Iterator[Tensor]:
         self._plan.batches = plan
-        for views in self._loader:
+        with _interrupts_held() if self._starts_workers else nullcontext():
+            batches = iter(self._loader)
+        self._starts_workers = False  # they stay
+        for views in batches:
             if self._plan.batches is not plan:
                 raise RuntimeError("These batches ended when others were asked for. Finish first.")
+            if isinstance(views, ValueError):
+                raise views
             yield views.to(self.device, non_blocking=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Inside this, SIGINT waits, and processes that start here never receive it.
+
+    A terminal sends Ctrl-C to workers too, and without them a loop could not go on to where it
+    saves. A blocked signal stays blocked in what is spawned, from its first instruction; and it is
+    not lost to this process, as an ignored one would be while large lists travel to workers.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # before Python 3.12, its start unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Plan(Sampler[list[_Item]]):
@@ -117,17 +146,26 @@ class _Plan(Sampler[list[_Item]]):
         return len(self.batches)
 
 
-class _Crops(Dataset[Tensor]):
-    """What runs in a worker."""
+class _Crops(Dataset["Tensor | ValueError"]):
+    """What runs in a worker.
+
+    The error of a broken image is given back: raised there, it would come as a traceback.
+    """
 
     def __init__(self, images: LazyImages, side: int, scale: tuple[float, float]) -> None:
         self.images, self.side, self.scale = images, side, scale
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: Any) -> Tensor | ValueError:
+        """The views of one image, or what is wrong with it."""
+        try:
+            return self._views(*item)
+        except ValueError as error:
+            return error
+
+    def _views(self, i: int, seed: int | None) -> Tensor:
         """The views of one image, uint8 (views, 3, side, side)."""
         from PIL import Image
 
-        i, seed = item
         image = Image.fromarray(self.images[i])
         if seed is None:
             views = [fitted(image, self.side)]
@@ -167,8 +205,13 @@ def crop_box(
     return left, top, left + w, top + h
 
 
-def _collated(items: list[Tensor]) -> Tensor:
-    return torch.stack(items, 1)  # views n 3 side side
+def _collated(items: list[Tensor | ValueError]) -> Tensor | ValueError:
+    views = []
+    for item in items:
+        if isinstance(item, ValueError):
+            return item
+        views.append(item)
+    return torch.stack(views, 1)  # views n 3 side side
 
 
 def source(

@@ -2,7 +2,7 @@
 
 from normscope.engine.evaluate import evaluate
 from normscope.engine.interrupts import Stopped
-from normscope.engine.loop import train
+from normscope.engine.run import train
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,22 @@ from torch import Tensor
 
 from normscope._checks import invalid
 from normscope._files import whole_file
+from normscope.engine.spec import RunSpec
 from normscope.methods import Method
 
 
 def save(
-    path: Path, method: Method, optimizer: torch.optim.Optimizer, progress: dict[str, Any]
+    path: Path,
+    spec: RunSpec,
+    method: Method,
+    optimizer: torch.optim.Optimizer,
+    progress: dict[str, Any],
 ) -> None:
     """Write a checkpoint.
 
     Args:
         path: the file.
+        spec: of the run, whose checkpoint this is and no other's.
         method: the network, with gradients that an epoch's end may have left over.
         optimizer: its optimizer.
         progress: plain values and tensors of the loop.
@@ -29,6 +34,7 @@ def save(
         name: p.grad for name, p in method.named_parameters() if p.grad is not None
     }  # there are none unless gradients are summed over an epoch's end
     state = {
+        "spec_hash": spec.hash,
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
         "gradients": gradients,
@@ -38,13 +44,24 @@ def save(
         torch.save(state, partial)
 
 
-def load(path: Path) -> dict[str, Any]:
-    """The checkpoint's contents, on the CPU."""
+def load(path: Path, spec: RunSpec) -> dict[str, Any]:
+    """The checkpoint's contents, on the CPU, if it is this run's."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, KeyError, ValueError) as error:
-        got = f"{path.name}: {str(error).splitlines()[0]}"
-        raise invalid("checkpoint", "one that normscope wrote", got, "Start anew.") from None
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged files raise errors of any kind
+        raise _foreign(path, f"one that does not load ({type(error).__name__})") from None
+    if not isinstance(state, dict) or not state.keys() >= _KEYS:
+        raise _foreign(path, "something else")
+    if state["spec_hash"] != spec.hash:
+        raise _foreign(path, "that of another run")
+    return state
+
+
+_KEYS = {"spec_hash", "method", "optimizer", "gradients", "progress"}
+
+
+def _foreign(path: Path, got: str) -> ValueError:
+    return invalid(str(path), "this run's checkpoint", got, "Remove the folder and start anew.")
 
 
 def restore_(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from normscope.engine.spec import RunSpec
+from normscope.engine.spec import CutScope, RunSpec
 from normscope.interventions import GradScale, cut_init_, scale_invariant_parameters
 from normscope.methods import METHODS, Method
-from normscope.nets import backbone
+from normscope.nets import ResNet, backbone
 
 
 def build(spec: RunSpec, *, side: int) -> Method:
@@ -23,19 +23,38 @@ def build(spec: RunSpec, *, side: int) -> Method:
         net = backbone(spec.net, side=side)
         method = METHODS[spec.method](net, **spec.options)
     if spec.cut != 1:
-        scope = invariant_names(method, side) if spec.cut_scope == "invariant" else spec.cut_scope
-        cut_init_(method, spec.cut, scope)
+        cut_init_(method, spec.cut, _cut_scope(method, spec.cut_scope, side))
+        method.follow(0.0)  # a momentum copy starts as what it copies
     if spec.grad_scale:
         method.embedder.append(GradScale(spec.grad_scale))
     return method
 
 
+def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str]:
+    """What `cut_init_` takes for a spec's scope."""
+    if scope == "invariant":
+        return invariant_names(method, side)
+    if scope == "last":  # of the layers before the loss, wherever the method registers them
+        prefix = next(name for name, part in method.named_modules() if part is method.embedder)
+        last = [n for n, part in method.embedder.named_modules() if isinstance(part, nn.Linear)][-1]
+        layer = method.embedder.get_submodule(last)
+        return {f"{prefix}.{last}.{name}" for name, _ in layer.named_parameters()}
+    return scope
+
+
 def invariant_names(method: Method, side: int) -> set[str]:
-    """The parameters of a method whose scale its embeddings do not feel."""
-    probe = _Embeddings(method)
-    least = 8 if side <= 32 else 64  # weights are the same at any size, and this is quick
-    x = torch.randn(8, 3, min(side, least), min(side, least))
-    names = scale_invariant_parameters(probe, x)
+    """The parameters of a method whose scale its embeddings do not feel.
+
+    A transformer's own are left out: every block adds to what came in, so none is.
+    """
+    generator = torch.Generator().manual_seed(0)
+    if isinstance(method.backbone, ResNet):  # any size will do, and a small one is quick
+        small = min(side, 8 if side <= 32 else 32)
+        x = torch.randn(4, 3, small, small, generator=generator)
+        names = scale_invariant_parameters(_Embeddings(method), x)
+    else:
+        h = torch.randn(8, int(method.backbone.width), generator=generator)  # pyright: ignore
+        names = scale_invariant_parameters(_Heads(method), h)
     return {name.removeprefix("method.") for name in names}
 
 
@@ -48,3 +67,12 @@ class _Embeddings(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return list(self.method.layers(x).values())[-1]
+
+
+class _Heads(_Embeddings):
+    """The same from the backbone's features on."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        z = self.method.projector(h)  # pyright: ignore[reportCallIssue]
+        predictor = getattr(self.method, "predictor", None)
+        return z if predictor is None else predictor(z)

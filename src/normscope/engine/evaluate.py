@@ -12,10 +12,10 @@ from torch import Tensor
 
 from normscope import data
 from normscope._checks import invalid
-from normscope._files import whole_file
+from normscope._files import whole_file, without_nan
 from normscope._sphere import safe_norm
 from normscope.data import Resident, Streamed
-from normscope.engine import checkpoint
+from normscope.engine import checkpoint, trust
 from normscope.engine.compose import build
 from normscope.engine.run_folder import RunFolder
 from normscope.evaluation import extract, knn, linear_probe
@@ -56,8 +56,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Judge a run's network as its last checkpoint has it, and keep the verdict.
 
-    Writes evaluation.json, and embeddings.npz: for each split the embeddings where the loss acts
-    (float32), the backbone's features and the labels.
+    Writes evaluation.json; embeddings.npz, with the embeddings where the loss acts (float32), the
+    backbone's features and the labels of each split; and gallery.npz, the images of highest and
+    lowest norm.
 
     Args:
         folder: of the run.
@@ -65,38 +66,74 @@ def evaluate(
         data_root: where datasets are.
 
     Returns:
-        For each layer kNN accuracy (`knn`, `knn_top5`), linear probe accuracy (`probe`) and the
-        mean and spread of the norms in either split; and the epoch that was judged.
+        `layers`: kNN (`knn`, `knn_top5`) and linear probe (`probe`) accuracy, mean and spread of
+        the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: what the norms say,
+        where the loss acts; see `normscope.engine.trust`.
     """
     run = RunFolder(Path(folder))
     spec = run.spec()
     if not run.checkpoint.exists():
         raise invalid("run", "one with a checkpoint", str(folder), "Train it first.")
     images = data.load(spec.data, data_root)
-    state = checkpoint.load(run.checkpoint)
+    run.check_data(images.checksum)
+    state = checkpoint.load(run.checkpoint, spec)
     method = build(spec, side=images.side)
     method.load_state_dict(state["method"])
     method.to(device)
-    options = {"side": images.side, "crop_scale": (1.0, 1.0)}
-    train = data.source(images.train, torch.device(device), **options)
-    test = data.source(images.test, torch.device(device), **options)
-    bank, queries = features_of(method, train), features_of(method, test)
+
+    def features(split: data.Split) -> dict[str, Tensor]:
+        options = {"side": images.side, "crop_scale": (1.0, 1.0)}
+        return features_of(method, data.source(split, torch.device(device), **options))
+
+    bank, queries = features(images.train), features(images.test)
+    labels, truth = (torch.from_numpy(s.labels).to(device) for s in (images.train, images.test))
+    layers, right = _by_layer(bank, queries, labels, truth, k=spec.knn_k)
+    outside = {
+        name: features(data.Split(novel, np.zeros(len(novel), np.int64)))
+        for name, novel in data.novel_to(images, data_root).items()
+    }
+    last = list(bank)[-1]
+    named = {"train": bank, "test": queries, **outside}
+    norms = {name: trust.norms_of(found[last]) for name, found in named.items()}
+    root = data_root or data.default_root()
+    result: dict[str, Any] = {
+        "epoch": state["progress"]["epoch"],
+        "layer": last,
+        "layers": layers,
+        "splits": trust.splits(norms),
+        "confidence": {"knn": trust.against(norms["test"], right)}
+        | trust.human(spec.data, norms, root),
+        "calibration": trust.calibration(bank[last], queries[last], right),
+        "novelty": trust.novelty(bank, queries, outside, labels),
+    }
+    with whole_file(run.path / "gallery.npz") as partial, partial.open("wb") as f:
+        np.savez(f, **trust.gallery(images, norms["test"]))  # pyright: ignore[reportArgumentType]
+    _write_embeddings(run.path / "embeddings.npz", {"train": bank, "test": queries}, images)
+    result = without_nan(result)
+    with whole_file(run.path / "evaluation.json") as partial:
+        partial.write_text(json.dumps(result, allow_nan=False) + "\n")
+    return result
+
+
+def _by_layer(
+    bank: dict[str, Tensor], queries: dict[str, Tensor], labels: Tensor, truth: Tensor, *, k: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """What each layer is worth; and whether the backbone's kNN is right, (n,), 0 or 1."""
     layers = {}
+    right = np.zeros(len(truth))
     for name in bank:
-        found = knn(bank[name], train.labels, queries[name], k=spec.knn_k)
-        probe = linear_probe(bank[name], train.labels, queries[name])
+        found = knn(bank[name], labels, queries[name], k=k)
+        probe = linear_probe(bank[name], labels, queries[name])
         layers[name] = {
-            "knn": found.accuracy(test.labels),
-            "knn_top5": found.accuracy(test.labels, top=5),
-            "probe": probe.accuracy(test.labels),
+            "knn": found.accuracy(truth),
+            "knn_top5": found.accuracy(truth, top=min(5, len(found.classes))),
+            "probe": probe.accuracy(truth),
             "train": _norms(bank[name]),
             "test": _norms(queries[name]),
         }
-    result = {"epoch": state["progress"]["epoch"], "layers": layers}
-    with whole_file(run.path / "evaluation.json") as partial:
-        partial.write_text(json.dumps(result, indent=1) + "\n")
-    _write_embeddings(run.path / "embeddings.npz", {"train": bank, "test": queries}, images)
-    return result
+        if name == "backbone":
+            right = (found.predictions == truth).cpu().numpy().astype(float)
+    return layers, right
 
 
 def _norms(z: Tensor) -> dict[str, float]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from normscope._checks import invalid
+from normscope._files import without_nan
 from normscope.engine.spec import RunSpec
 
 Record = Mapping[str, Any]
@@ -34,7 +36,7 @@ class Jsonl:
 
     def log(self, record: Record) -> None:
         """Append a line."""
-        self._file.write(json.dumps(_plain(record), allow_nan=False) + "\n")
+        self._file.write(json.dumps(without_nan(record), allow_nan=False) + "\n")
         self._file.flush()
 
     def size(self) -> int:
@@ -51,10 +53,8 @@ class TensorBoard:
     """TensorBoard's event files, in the run's folder."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise _missing("tensorboard") from None
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         self._writer = SummaryWriter(str(folder / "tensorboard"))
 
     def log(self, record: Record) -> None:
@@ -71,10 +71,8 @@ class WeightsAndBiases:
     """A run on Weights & Biases, under the folder's name; resumed with it."""
 
     def __init__(self, folder: Path, spec: RunSpec) -> None:
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise _missing("wandb") from None
+        import wandb  # pyright: ignore[reportMissingImports]
+
         self._run = wandb.init(
             project="normscope",
             name=folder.name,
@@ -97,28 +95,21 @@ class WeightsAndBiases:
 LOGGERS = ("tensorboard", "wandb")
 
 
+def check_loggers(names: Sequence[str]) -> None:
+    """Refuse loggers that are not known or not installed."""
+    for name in names:
+        if name not in LOGGERS:
+            raise invalid("loggers", f"among {', '.join(LOGGERS)}", name, "JSONL is always there.")
+        if importlib.util.find_spec(name) is None:
+            advice = f"pip install 'normscope[{name}]'"
+            raise invalid("loggers", "installed", name, advice)
+
+
 def extra_logger(name: str, folder: Path, spec: RunSpec) -> Logger:
     """A logger beside the JSONL file, by its name in `LOGGERS`."""
-    if name not in LOGGERS:
-        raise invalid("loggers", f"among {', '.join(LOGGERS)}", name, "JSONL is always written.")
     return TensorBoard(folder) if name == "tensorboard" else WeightsAndBiases(folder, spec)
-
-
-def _missing(package: str) -> ValueError:
-    advice = f"pip install 'normscope[{package}]'"
-    return invalid("loggers", "installed", package, advice)
 
 
 def _numbers(record: Record) -> dict[str, float]:
     places = ("step", "epoch")
     return {k: v for k, v in record.items() if isinstance(v, (int, float)) and k not in places}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-        return None
-    return value

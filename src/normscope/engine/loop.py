@@ -1,15 +1,11 @@
-"""One training loop: from a spec to a finished run."""
+"""The training loop: one linear pass from batch to checkpoint."""
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -46,91 +42,7 @@ class Progress:
     last: dict[str, Any] = field(default_factory=dict)  # the newest epoch's record
 
 
-def train(
-    spec: RunSpec,
-    *,
-    folder: Path | str | None = None,
-    resume: bool = False,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    data_root: Path | None = None,
-    workers: int | None = None,
-    loggers: Sequence[str] = (),
-    checkpoint_seconds: float = 60.0,
-    quiet: bool = False,
-) -> RunResult:
-    """Train a run, or go on with it, until it is finished.
-
-    Under `torchrun` every process calls this alike: batches are divided between them, negatives
-    gathered, batch statistics shared, and the result is that of one process.
-
-    Args:
-        spec: what to train.
-        folder: of the run; `runs/<name>` unless given.
-        resume: go on from the folder's checkpoint, if there is one. On a CPU the weights come out
-            as if nothing had happened. A finished run is returned as it is.
-        device: `"auto"` takes a GPU if there is one.
-        data_root: where datasets are; see `normscope data list`.
-        workers: processes that decode images of large datasets.
-        loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
-        checkpoint_seconds: how often to save, at least, between the saves at the end of training.
-        quiet: show nothing.
-
-    Raises:
-        Stopped: on Ctrl-C or SIGTERM, once everything is saved.
-
-    >>> import tempfile
-    >>> spec = RunSpec(method="simclr", data="digits", epochs=1)
-    >>> result = train(spec, folder=tempfile.mkdtemp(), device="cpu", quiet=True)
-    >>> result.steps
-    21
-    """
-    images = data.load(spec.data, data_root)
-    run = RunFolder(Path(folder) if folder is not None else Path("runs") / spec.name)
-    if resume and run.result_file.exists() and run.spec().hash == spec.hash:
-        return RunResult.load(run.path)
-    fabric = _fabric(device, spec.precision)
-    fabric.launch()
-    with ExitStack() as stack:
-        if fabric.is_global_zero:
-            run.begin(spec, resume=resume, checksum=images.checksum, device=str(fabric.device))
-            stack.enter_context(run.locked())
-        fabric.barrier()
-        interrupts = stack.enter_context(Interrupts())
-        options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
-        loop = _Loop(fabric, spec, images, run, quiet=quiet, **options)
-        stack.callback(loop.close)
-        loop.run_to_the_end(interrupts)
-        if fabric.is_global_zero:
-            loop.finish().save()
-        fabric.barrier()
-    return RunResult.load(run.path)
-
-
-def _fabric(device: str, precision: str) -> Any:
-    """Lightning Fabric for this process, or for those that torchrun started."""
-    from lightning_fabric import Fabric  # slow to import, and only training needs it
-    from lightning_fabric.strategies.ddp import DDPStrategy
-
-    on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
-    if on_gpu and not torch.cuda.is_available():
-        raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
-    if on_gpu:
-        torch.backends.cudnn.benchmark = True  # images are of one size
-        torch.set_float32_matmul_precision("high")
-    world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
-    names["auto"] = names["bf16" if on_gpu else "32"]
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process
-    return Fabric(
-        accelerator="cuda" if on_gpu else "cpu",
-        devices=local,
-        num_nodes=world // local,
-        strategy=DDPStrategy() if world > 1 else "auto",
-        precision=names[precision],  # pyright: ignore[reportArgumentType]
-    )
-
-
-class _Loop:
+class Loop:
     """The loop's parts, put together once."""
 
     def __init__(
@@ -156,6 +68,7 @@ class _Loop:
 
         method = build(spec, side=images.side)
         invariant = invariant_names(method, images.side)
+        method.to(fabric.device)
         self.method = cast(Method, synchronised(method)) if fabric.world_size > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
@@ -174,18 +87,30 @@ class _Loop:
                 weights={name: parameters[name].detach() for name in sorted(invariant)},
                 loggers=loggers,
                 steps=None if quiet else spec.epochs * self.steps,
+                processes=fabric.world_size,
             )
-        if run.checkpoint.exists():
+        self._saved, self.save_every = time.monotonic(), save_every
+        self._clock = time.perf_counter()
+
+    def open(self) -> None:
+        """Go to where the run stands, and begin to tell."""
+        if self.run.checkpoint.exists():
             self._restore()
         if self.telemetry:
             self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
-        self._saved, self.save_every = time.monotonic(), save_every
-        self._clock = time.perf_counter()
 
     def _check_batches(self) -> None:
         n, spec = len(self.images.train.labels), self.spec
         if n < spec.batch:
             raise invalid("batch", f"at most the {n} training images", spec.batch, "Lower it.")
+        alone = (
+            spec.method == "supcon"
+            or spec.options.get("loss") == "as_coded"
+            or spec.accumulation == "sum"
+        )
+        if alone and self.fabric.world_size > 1:
+            advice = "SupCon, and the published code's loss and sums, know nothing of others."
+            raise invalid("devices", "1 for this spec", self.fabric.world_size, advice)
         if self.micro_batch % self.fabric.world_size:
             wanted = f"a multiple of {self.fabric.world_size} processes x {spec.accumulate}"
             raise invalid("batch", wanted, spec.batch, "Every process takes an equal share.")
@@ -230,7 +155,8 @@ class _Loop:
         spec, progress = self.spec, self.progress
         views = self._views(batch)
         last = (progress.micro + 1) % spec.accumulate == 0
-        at_log_point = last and (progress.step + 1) % spec.log_every == 0
+        after = progress.step + 1
+        at_log_point = last and (after % spec.log_every == 0 or after == spec.epochs * self.steps)
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
             out: StepOutput = self.wrapped(views, labels)
             if at_log_point:
@@ -322,10 +248,12 @@ class _Loop:
     # ------------------------------------------------------------------ keeping
 
     def _asked_to_stop(self, interrupts: Interrupts) -> bool:
-        """Whether a signal came; processes agree on it at log points."""
+        """Whether a signal came to any process."""
         if self.fabric.world_size == 1:
             return interrupts.received is not None
-        if self.progress.step % self.spec.log_every:
+        # an agreement waits for the device: on a GPU not at every step
+        every = min(self.spec.log_every, 10) if self.fabric.device.type == "cuda" else 1
+        if self.progress.step % every:
             return False
         asked = torch.tensor(float(interrupts.received is not None), device=self.fabric.device)
         return bool(self.fabric.all_reduce(asked, reduce_op="sum") > 0)
@@ -340,15 +268,16 @@ class _Loop:
         if self.telemetry:
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
-            checkpoint.save(self.run.checkpoint, self.method, self.optimizer, values)
+            checkpoint.save(self.run.checkpoint, self.spec, self.method, self.optimizer, values)
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
     def _restore(self) -> None:
-        state = checkpoint.load(self.run.checkpoint)
+        state = checkpoint.load(self.run.checkpoint, self.spec)
         values = checkpoint.restore_(state, self.method, self.optimizer)
         monitor = values.pop("monitor")
         if self.telemetry:
             self.telemetry.monitor.load_state_dict(monitor)
+            self.telemetry.check_metrics(values["metrics_size"])
         losses = [loss.to(self.fabric.device) for loss in values.pop("losses")]
         self.progress = Progress(losses=losses, **values)
 

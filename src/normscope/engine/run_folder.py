@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import IO, Any
 
 from normscope._checks import invalid
 from normscope._environment import processor, versions
-from normscope._files import whole_file
+from normscope._files import whole_file, without_nan
 from normscope.engine.spec import RunSpec
 
 
@@ -47,40 +48,45 @@ class RunFolder:
 
     def spec(self) -> RunSpec:
         """The spec of the run in this folder."""
-        return RunSpec.from_dict(self._read_spec_file()["spec"])
+        return self._about()[0]
 
-    def _read_spec_file(self) -> dict[str, Any]:
+    def check_data(self, checksum: str) -> None:
+        """Refuse images other than those that the run began with."""
+        spec, stored = self._about()
+        if stored != checksum:
+            got = f"{spec.data} with another checksum"
+            raise invalid("data", "the images that the run began with", got, "Fetch it anew.")
+
+    def _about(self) -> tuple[RunSpec, str]:
+        """The spec and the images' checksum, as spec.json has them."""
+        advice = "`normscope train` makes one, by default below runs/."
         try:
-            return json.loads(self.spec_file.read_text())
-        except (OSError, ValueError):
-            advice = "`normscope train` makes one, by default below runs/."
+            about = json.loads(self.spec_file.read_text())
+            values, spec_hash, checksum = (about[k] for k in ("spec", "hash", "data_checksum"))
+            spec = RunSpec.from_dict(values)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise invalid("run", "the folder of a run", str(self.path), advice) from None
+        if spec.hash != spec_hash:
+            raise invalid(str(self.spec_file), "as train wrote it", "an edited one", advice)
+        return spec, checksum
 
     def begin(self, spec: RunSpec, *, resume: bool, checksum: str, device: str) -> None:
-        """Make the folder for this spec, or see that it is the same run's.
+        """Make the folder for this spec, or see that it is the same run's; hold its lock first.
 
         Raises:
             ValueError: if another run is there, or this one and it was not asked to resume.
         """
+        for partial in self.path.glob(".*.partial"):  # of a process that was killed
+            partial.unlink()
         if self.spec_file.exists():
-            stored = self._read_spec_file()
-            if stored["hash"] != spec.hash:
+            if self.spec().hash != spec.hash:
                 advice = "Name another folder, or remove this one."
                 raise invalid("folder", "empty or this run's", str(self.path), advice)
-            if stored["data_checksum"] != checksum:
-                got = f"{spec.data} with another checksum"
-                raise invalid("data", "the images that the run began with", got, "Fetch it anew.")
+            self.check_data(checksum)
             if not resume:
                 advice = "It was begun already: pass --resume (resume=True) to go on."
                 raise invalid("folder", "new", str(self.path), advice)
             return
-        if self.path.exists() and any(self.path.iterdir()):
-            raise invalid("folder", "empty or a run's", str(self.path), "Name another folder.")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            got = f"{self.path}: {error.strerror}"
-            raise invalid("folder", "one that can be made", got, "Name another.") from None
         about = {
             "spec": spec.to_dict(),
             "hash": spec.hash,
@@ -93,14 +99,27 @@ class RunFolder:
             partial.write_text(json.dumps(about, indent=1) + "\n")
 
     def locked(self) -> IO[str]:
-        """Hold the folder for this process; the lock goes when the file is closed, or with it."""
-        f = (self.path / ".lock").open("w")
+        """Make the folder and hold it for this process, until the file is closed.
+
+        Raises:
+            ValueError: if another process holds it, or it is not a run's.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            names = {p.name for p in self.path.iterdir()} - {".lock"}
+            if names and not self.spec_file.exists():
+                advice = "Name another folder."
+                raise invalid("folder", "empty or a run's", str(self.path), advice)
+            f = (self.path / ".lock").open("w")
+        except OSError as error:
+            got = f"{self.path}: {error.strerror}"
+            raise invalid("folder", "one that can be written to", got, "Name another.") from None
         try:
             import fcntl
-        except ImportError:  # Windows, where nothing is locked
-            return f
-        try:
+
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows, where nothing is locked
+            pass
         except OSError:
             f.close()
             advice = "Wait for the other process, or stop it."
@@ -140,9 +159,9 @@ class RunResult:
 
     def save(self) -> None:
         """Write result.json, which marks the run as finished."""
-        values = {k: v for k, v in vars(self).items() if k not in ("spec", "folder")}
+        numbers = {k: v for k, v in vars(self).items() if k not in ("spec", "folder")}
         with whole_file(RunFolder(self.folder).result_file) as partial:
-            partial.write_text(json.dumps(values, indent=1) + "\n")
+            partial.write_text(json.dumps(without_nan(numbers), indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path | str) -> RunResult:
@@ -151,7 +170,13 @@ class RunResult:
         spec = run.spec()
         if not run.result_file.exists():
             raise invalid("run", "finished", str(folder), "Train it on with --resume.")
-        return cls(spec=spec, folder=run.path, **json.loads(run.result_file.read_text()))
+        try:
+            values = json.loads(run.result_file.read_text())
+            numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
+            return cls(spec=spec, folder=run.path, **numbers)
+        except (OSError, ValueError, TypeError, AttributeError):
+            advice = "Remove it, and train on with --resume."
+            raise invalid(str(run.result_file), "as train wrote it", "another", advice) from None
 
     def metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
         """What was logged: records of `"step"`s, `"epoch"`s or `"alarm"`s, or all of them."""
@@ -161,6 +186,7 @@ class RunResult:
     def history(self, key: str) -> tuple[list[int], list[float]]:
         """A quantity over epochs, where it was measured: the epochs and the values."""
         found = [(r["epoch"], r[key]) for r in self.metrics("epoch") if key in r]
+        found = [(epoch, math.nan if v is None else v) for epoch, v in found]
         return [e for e, _ in found], [v for _, v in found]
 
 

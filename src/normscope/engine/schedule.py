@@ -79,7 +79,7 @@ class LARS(torch.optim.Optimizer):
     r"""SGD whose steps are in proportion to the weights (You et al., 2017).
 
     $g \leftarrow \eta \frac{\|w\|}{\|g + \lambda w\|} (g + \lambda w)$ for every parameter of more
-    than one dimension; biases and norms take the plain gradient, as SimCLR does.
+    than one dimension; biases and norms are not rescaled, as in SimCLR.
 
     Args:
         params: parameters or groups.

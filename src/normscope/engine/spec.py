@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -13,10 +12,11 @@ from typing import Any, Literal, get_args, get_type_hints
 from normscope._checks import check_number, invalid
 from normscope.augment import PRESETS
 from normscope.data import DATASETS
-from normscope.methods import METHODS, Defaults, Recipe
+from normscope.methods import METHODS, Defaults, Method, Recipe
 from normscope.nets import NETS
 
 _BY_RECIPE: Any = None  # what is filled in before anyone can read it
+_WITH_PREDICTOR = ("simsiam", "byol", "moco_v3")
 CutScope = Literal["all", "weights", "last", "invariant"]
 
 # Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
@@ -27,6 +27,7 @@ _DIGITS: dict[str, Any] = {
     "epochs": 60,
     "knn_k": 20,  # a class has 135 training images
 }
+_DIGITS_NETS = {"moco_v3": "vit_micro", "dino": "vit_micro"}
 _DIGITS_OPTIONS: dict[str, dict[str, Any]] = {
     "simclr": {"dimension": 64},
     "simsiam": {"dimension": 256},
@@ -64,7 +65,7 @@ class RunSpec:
         momentum: of SGD and LARS.
         nesterov: whether SGD looks ahead.
         weight_decay: added to the gradient (apart from it in AdamW).
-        decay: which parameters decay: `"all"` (the paper) or `"no_bias_norm"`.
+        decay: which parameters decay: `"all"` (the paper's code) or `"no_bias_norm"`.
         warmup_epochs: of linear growth from zero.
         horizon_epochs: where the cosine would reach zero; the run's end unless given.
         cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
@@ -75,7 +76,8 @@ class RunSpec:
         augmentation: a name in `augment.PRESETS`.
         options: the method's own arguments, such as `{"temperature": 0.2}`.
         knn_k: neighbours in the online kNN; 200 (Appendix C.1).
-        precision: `"bf16"` (mixed), `"32"` or `"64"` bits; `"auto"` is bf16 on a GPU, 32 on a CPU.
+        precision: `"bf16"` (mixed), `"32"` or `"64"` bits (to compare runs; no growth is logged);
+            `"auto"` is bf16 on a GPU, 32 on a CPU.
         log_every: optimizer steps between log points.
 
     >>> spec = RunSpec(method="simsiam", data="cifar10", epochs=100)
@@ -113,6 +115,10 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         _check_name("method", self.method, METHODS)
+        if not isinstance(self.data, str):
+            raise invalid("data", "a name", self.data, "See `normscope data list`.")
+        if not isinstance(self.options, Mapping):
+            raise invalid("options", "a mapping", self.options, 'Such as {"temperature": 0.2}.')
         if not self.data.startswith(("folder:", "npz:")):
             _check_name("data", self.data, DATASETS)
         for name, value in _filled_in(self, _defaults(self.method, self.recipe)).items():
@@ -127,13 +133,22 @@ class RunSpec:
             choices = get_args(hints[f.name])
             if choices and all(isinstance(c, str) for c in choices):
                 _check_name(f.name, getattr(self, f.name), choices)
-        for name in ("epochs", "batch", "accumulate", "knn_k", "log_every"):
+        for name in ("epochs", "accumulate", "knn_k", "log_every"):
             _check_integer(name, getattr(self, name), 1)
+        _check_integer("batch", self.batch, 2)  # one image has no negative and no statistics
         _check_integer("seed", self.seed, 0)
+        if self.seed >= 2**63:
+            raise invalid("seed", "below 2 to the power of 63", str(self.seed), "Usual: 0.")
+        if not isinstance(self.nesterov, bool):
+            raise invalid("nesterov", "True or False", self.nesterov, "The paper's code has True.")
         for name in ("lr", "cut", "horizon_epochs"):
             check_number(name, getattr(self, name), "See `normscope train --help`.")
         if self.predictor_lr is not None:
             check_number("predictor_lr", self.predictor_lr, "Leave it out to follow lr.")
+            if self.method not in _WITH_PREDICTOR:
+                advice = "Only these have a predictor."
+                wanted = f"left out unless method is {', '.join(_WITH_PREDICTOR)}"
+                raise invalid("predictor_lr", wanted, self.predictor_lr, advice)
         for name in ("weight_decay", "warmup_epochs", "momentum"):
             value = getattr(self, name)
             if check_number(name, value, "Zero is none.", positive=False) < 0:
@@ -142,9 +157,9 @@ class RunSpec:
         if self.batch % self.accumulate:
             advice = "Micro-batches are of one size."
             raise invalid("accumulate", f"a divisor of batch {self.batch}", self.accumulate, advice)
-        known = inspect.signature(METHODS[self.method].__init__).parameters
-        for name in self.options:
-            _check_name("options", name, set(known) - {"self", "backbone"})
+        if self.momentum >= 1:
+            raise invalid("momentum", "below 1", self.momentum, "Usual: 0.9.")
+        _check_options(METHODS[self.method], self.options)
 
     @property
     def hash(self) -> str:
@@ -182,10 +197,10 @@ def _defaults(method: str, recipe: str) -> Defaults:
 
 def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
     """The values of the fields that were left at None, and of options."""
-    values = {**asdict(defaults), "net": "resnet18", "epochs": 100, "knn_k": 200}
+    values = {**asdict(defaults), "epochs": 100, "knn_k": 200}
     options = dict(defaults.options)
     if spec.data == "digits":
-        values |= _DIGITS | {"accumulate": 1}
+        values |= _DIGITS | {"net": _DIGITS_NETS.get(spec.method, _DIGITS["net"])}
         options |= _DIGITS_OPTIONS[spec.method]
     if values["augmentation"] == "as_coded" and spec.data not in ("cifar10", "cifar100"):
         values["augmentation"] = "as_coded_strong"  # the unbalanced sets too, by accident
@@ -194,8 +209,10 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
         if value is None and name in values:
             filled[name] = values[name]
     epochs = filled["epochs"]
+    if spec.accumulate is None:
+        filled["accumulate"] = _micro_batches(filled["batch"], values["micro_batch"])
     if spec.grad_scale and spec.lr is None:
-        filled["lr"] /= 6  # Section 6
+        filled["lr"] = _grad_scale_lr(spec, defaults)
     if spec.warmup_epochs is None:
         warmup = 100 if spec.grad_scale else values["warmup_epochs"]  # Section 6
         short = spec.recipe == "text" and isinstance(epochs, int) and epochs < 5 * warmup
@@ -206,12 +223,44 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
     return filled
 
 
+def _micro_batches(batch: Any, micro_batch: int | None) -> int:
+    """How many micro-batches a step has if each may hold so many images."""
+    fits = isinstance(batch, int) and micro_batch is not None
+    return max(1, batch // micro_batch) if fits else 1
+
+
+def _grad_scale_lr(spec: RunSpec, defaults: Defaults) -> float:
+    """A sixth of the learning rate (Section 6), or what the published code has."""
+    if spec.recipe == "text":
+        return defaults.lr / 6
+    if defaults.grad_scale_lr is None:
+        advice = "The published code has no such run; give lr to make one."
+        raise invalid("recipe", "'text' with grad_scale", spec.recipe, advice)
+    return defaults.grad_scale_lr
+
+
 def _check_name(name: str, value: object, known: Any) -> None:
     """Refuse a name that is not among the known ones, and say which is near."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         near = get_close_matches(str(value), known, n=1)
         advice = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
         raise invalid(name, f"one of {', '.join(sorted(known))}", value, advice)
+
+
+def _check_options(method: type[Method], options: Mapping[str, Any]) -> None:
+    """Refuse options that the method does not have, or of the wrong kind."""
+    hints = get_type_hints(method.__init__)
+    known = [name for name in hints if name not in ("backbone", "return")]
+    for name, value in options.items():
+        _check_name("options", name, known)
+        kinds = get_args(hints[name]) or (hints[name],)
+        label = f"options[{name!r}]"
+        if all(isinstance(kind, str) for kind in kinds):
+            _check_name(label, value, kinds)
+        elif int in kinds:
+            _check_integer(label, value, 1)
+        else:
+            check_number(label, value, "See the method's description.")
 
 
 def _check_integer(name: str, value: object, least: int) -> None:

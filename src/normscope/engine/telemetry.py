@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from normscope._checks import invalid
 from normscope.engine.loggers import Jsonl, Logger, extra_logger
 from normscope.engine.run_folder import RunFolder, truncate
 from normscope.engine.spec import RunSpec
@@ -27,6 +28,7 @@ class Telemetry:
         weights: the scale-invariant ones, by name.
         loggers: names beside JSONL.
         steps: optimizer steps of the whole run, for the bar; None shows nothing.
+        processes: how many train together.
     """
 
     def __init__(
@@ -38,13 +40,21 @@ class Telemetry:
         weights: Mapping[str, Tensor],
         loggers: Sequence[str],
         steps: int | None,
+        processes: int,
     ) -> None:
         self.run, self.spec = run, spec
         self.monitor = NormMonitor(power=spec.grad_scale, classes=classes, weights=weights or None)
-        self._names, self._steps = loggers, steps
+        self._names, self._steps, self._processes = loggers, steps, processes
         self._loggers: list[Logger] = []
         self._jsonl: Jsonl
         self._bar: ProgressBar | None = None
+
+    def check_metrics(self, size: int) -> None:
+        """Refuse a metrics file that is not as a run of this size left it."""
+        path = self.run.metrics
+        held = path.read_bytes()[:size] if path.exists() else b""
+        if len(held) < size or (size and not held.endswith(b"\n")):
+            raise invalid(str(path), "as the run left it", "another file", "Start anew.")
 
     def open(self, *, size: int, step: int) -> None:
         """Begin to tell, from this size of the metrics file and this step on."""
@@ -62,14 +72,13 @@ class Telemetry:
         """Look at a step after its backward pass; nothing waits for the device."""
         z = out.embeddings
         self.monitor.step = step
-        # the gradient of the mean over micro-batches is a share of this batch's own
-        share = self.spec.accumulate if self.spec.accumulation == "mean" else 1
         self.monitor.observe(
             z,
             lr=lr,
             targets=out.targets.detach(),
             labels=labels.repeat(len(z) // len(labels)),
-            grad=None if z.grad is None else z.grad * share,
+            # each process has the gradient of its own part of the loss; the step takes their mean
+            grad=None if z.grad is None else z.grad / self._processes,
         )
 
     def log_point(self, place: Mapping[str, Any], *, lr: float, loss: float) -> None:

@@ -1,7 +1,45 @@
-"""What frozen features are worth: nearest neighbours and linear probes, in torch alone."""
+"""What frozen features are worth, and what their norms say: in torch and numpy alone."""
 
+from normscope.evaluation.calibration import NormConfidence
+from normscope.evaluation.confidence import (
+    Agreement,
+    Buckets,
+    Trend,
+    agreement,
+    monotone_trend,
+    norm_buckets,
+)
 from normscope.evaluation.features import extract
 from normscope.evaluation.knn import KnnResult, knn
+from normscope.evaluation.novelty import novelty_scores
+from normscope.evaluation.ood import OodMetrics, ood_intervals, ood_metrics
+from normscope.evaluation.probability import Calibration
 from normscope.evaluation.probe import ProbeResult, linear_probe
+from normscope.evaluation.ranks import auroc, average_precision, kendall, spearman
+from normscope.evaluation.selective import RiskCoverage, risk_coverage
 
-__all__ = ["KnnResult", "ProbeResult", "extract", "knn", "linear_probe"]
+__all__ = [
+    "Agreement",
+    "Buckets",
+    "Calibration",
+    "KnnResult",
+    "NormConfidence",
+    "OodMetrics",
+    "ProbeResult",
+    "RiskCoverage",
+    "Trend",
+    "agreement",
+    "auroc",
+    "average_precision",
+    "extract",
+    "kendall",
+    "knn",
+    "linear_probe",
+    "monotone_trend",
+    "norm_buckets",
+    "novelty_scores",
+    "ood_intervals",
+    "ood_metrics",
+    "risk_coverage",
+    "spearman",
+]

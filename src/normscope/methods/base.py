@@ -35,9 +35,11 @@ class Defaults:
     optimizer: Literal["sgd", "lars", "adam", "adamw"] = "sgd"
     nesterov: bool = False
     decay: Literal["all", "no_bias_norm"] = "all"
-    accumulate: int = 1
+    net: str = "resnet50"  # Appendix C.1
+    micro_batch: int | None = None  # what the network sees at a time; the batch unless given
     accumulation: Literal["mean", "sum"] = "mean"
     predictor_lr: float | None = None
+    grad_scale_lr: float | None = None  # with GradScale at power one
     cosine_start: Literal["warmup", "zero"] = "warmup"
     horizon_epochs: int | None = None
     options: Mapping[str, object] = field(default_factory=dict)
@@ -59,10 +61,8 @@ class Method(nn.Module):
         """The last layers before the loss; their output is `StepOutput.embeddings`."""
         raise NotImplementedError
 
-    @property
-    def target(self) -> nn.Module | None:
-        """The part that follows the rest as a moving average and gets no gradient, if any."""
-        return None
+    def follow(self, momentum: float) -> None:
+        """Move the part that follows the rest as a moving average, if any; at 0 it equals it."""
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
         """The loss of one batch; views 2 n 3 s s, labels n (only supervised methods look)."""

@@ -34,7 +34,7 @@ class BYOL(Method):
     # the published loop for BYOL stops at an undefined name.
     TEXT = Defaults(
         batch=1024,
-        accumulate=4,
+        micro_batch=256,
         lr=0.12,
         weight_decay=5e-4,
         warmup_epochs=10,
@@ -52,20 +52,15 @@ class BYOL(Method):
         super().__init__()
         width = int(backbone.width)  # pyright: ignore[reportArgumentType]
         self.backbone = backbone
-        self.projector = mlp([width, hidden, dimension], batch_norm=True)
+        self.projector = mlp([width, hidden, dimension], batch_norm=True, last_bias=False)
         self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
-        self.predictor = mlp([dimension, hidden, dimension], batch_norm=True)
+        self.predictor = mlp([dimension, hidden, dimension], batch_norm=True, last_bias=False)
         self.momentum = momentum
 
     @property
     def embedder(self) -> nn.Sequential:
         """The predictor."""
         return self.predictor
-
-    @property
-    def target(self) -> nn.Module:
-        """The moving average of backbone and projector."""
-        return self.momentum_encoder
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's prediction against the target's projection of the other."""
@@ -78,8 +73,11 @@ class BYOL(Method):
 
     def after_step(self, progress: float) -> None:
         """Let the target follow."""
-        online = nn.Sequential(self.backbone, self.projector)
-        follow_(self.momentum_encoder, online, rising(self.momentum, progress))
+        self.follow(rising(self.momentum, progress))
+
+    def follow(self, momentum: float) -> None:
+        """Move the target towards backbone and projector."""
+        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         """Backbone, projector and predictor."""

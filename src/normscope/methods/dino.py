@@ -37,6 +37,7 @@ class DINO(Method):
     """
 
     TEXT = Defaults(
+        net="vit_small",  # DINO, Section 3.2
         batch=512,  # 1024 in DINO
         optimizer="adamw",
         lr=5e-4,  # DINO, Section 3.2
@@ -64,7 +65,8 @@ class DINO(Method):
             [width, hidden, hidden, dimension], batch_norm=False, activation="gelu"
         )
         self.prototypes = Prototypes(dimension, prototypes)
-        self.momentum_encoder = momentum_copy(self._student())
+        self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
+        self.momentum_prototypes = momentum_copy(self.prototypes)
         self.temperature, self.teacher_temperature = temperature, teacher_temperature
         self.momentum = momentum
         self.center: Tensor
@@ -72,18 +74,10 @@ class DINO(Method):
         self.register_buffer("center", torch.zeros(prototypes))
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))
 
-    def _student(self) -> nn.Sequential:
-        return nn.Sequential(self.backbone, self.projector, self.prototypes)
-
     @property
     def embedder(self) -> nn.Sequential:
         """The layers up to the bottleneck."""
         return self.projector
-
-    @property
-    def target(self) -> nn.Module:
-        """The teacher."""
-        return self.momentum_encoder
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Cross-entropy of each view's student against the other view's teacher."""
@@ -92,8 +86,8 @@ class DINO(Method):
         z = wide(self.projector(h))  # 2n d
         student = self.prototypes(z)  # 2n m
         with torch.no_grad():
-            their_z = wide(self.momentum_encoder[:2](x))  # pyright: ignore[reportIndexIssue]
-            teacher = self.momentum_encoder[2](their_z)  # pyright: ignore[reportIndexIssue]
+            their_z = wide(self.momentum_encoder(x))
+            teacher = self.momentum_prototypes(their_z)
         student, teacher = student.unflatten(0, (2, -1)), teacher.unflatten(0, (2, -1))  # 2 n m
         self._start_center(teacher)
         loss = dino(
@@ -115,7 +109,12 @@ class DINO(Method):
 
     def after_step(self, progress: float) -> None:
         """Let the teacher follow."""
-        follow_(self.momentum_encoder, self._student(), rising(self.momentum, progress))
+        self.follow(rising(self.momentum, progress))
+
+    def follow(self, momentum: float) -> None:
+        """Move the teacher towards the student."""
+        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
+        follow_(self.momentum_prototypes, self.prototypes, momentum)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         """Backbone and bottleneck."""

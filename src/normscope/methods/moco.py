@@ -24,15 +24,15 @@ from normscope.nets import mlp
 class MoCoV2(Method):
     """MoCo v2: queries against a queue of earlier keys.
 
-    Batch statistics are over the whole batch (over all processes), so that there is nothing to
-    shuffle.
+    Batch statistics are over the whole batch, of all processes, and not over shuffled parts of
+    it: what the queries and keys of one batch share by them, the network could use to cheat.
 
     Args:
         backbone: images to features, with the attribute `width`.
         dimension: of the embeddings; 128 (MoCo, Section 4).
         queue: how many keys are kept; 4096 for CIFAR (MoCo's own demonstration; 65,536 for
             ImageNet).
-        temperature: .2 (MoCo v2, Table 1).
+        temperature: .2 (MoCo v2, Section 3).
         momentum: of the key encoder; .99 for CIFAR (as above; .999 for ImageNet).
     """
 
@@ -69,11 +69,6 @@ class MoCoV2(Method):
         """The projector of the queries."""
         return self.projector
 
-    @property
-    def target(self) -> nn.Module:
-        """The key encoder."""
-        return self.momentum_encoder
-
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """The first views as queries, the second as keys."""
         h = self.backbone(views[0])  # n f
@@ -98,8 +93,11 @@ class MoCoV2(Method):
 
     def after_step(self, progress: float) -> None:  # noqa: ARG002
         """Let the key encoder follow."""
-        online = nn.Sequential(self.backbone, self.projector)
-        follow_(self.momentum_encoder, online, self.momentum)
+        self.follow(self.momentum)
+
+    def follow(self, momentum: float) -> None:
+        """Move the key encoder towards backbone and projector."""
+        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         """Backbone and projector."""
@@ -120,8 +118,8 @@ class MoCoV3(Method):
     """
 
     TEXT = Defaults(
-        batch=1024,  # 4096 in MoCo v3; its Table 1 shows 1024 within a point
-        accumulate=1,
+        net="vit_small_fixed",  # MoCo v3, Section 5
+        batch=1024,  # 4096 in MoCo v3
         optimizer="adamw",
         lr=1.5e-4,  # MoCo v3, Section 5
         weight_decay=0.1,  # MoCo v3, Section 5
@@ -154,11 +152,6 @@ class MoCoV3(Method):
         """The predictor."""
         return self.predictor
 
-    @property
-    def target(self) -> nn.Module:
-        """The key encoder."""
-        return self.momentum_encoder
-
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's queries against the other view's keys."""
         x = views.flatten(0, 1)
@@ -173,8 +166,11 @@ class MoCoV3(Method):
 
     def after_step(self, progress: float) -> None:
         """Let the key encoder follow."""
-        online = nn.Sequential(self.backbone, self.projector)
-        follow_(self.momentum_encoder, online, rising(self.momentum, progress))
+        self.follow(rising(self.momentum, progress))
+
+    def follow(self, momentum: float) -> None:
+        """Move the key encoder towards backbone and projector."""
+        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         """Backbone, projector and predictor."""

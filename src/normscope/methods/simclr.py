@@ -33,6 +33,7 @@ class SimCLR(Method):
     AS_CODED = Defaults(
         batch=256,
         lr=0.36,  # the published .6, which its scheduler multiplies by itself
+        grad_scale_lr=0.01,  # the published .1, likewise
         weight_decay=1e-6,
         warmup_epochs=10,
         cosine_start="zero",

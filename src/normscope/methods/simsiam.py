@@ -19,8 +19,8 @@ class SimSiam(Method):
     """
 
     TEXT = Defaults(
-        batch=1024,  # Appendix C.1, from micro-batches of 256
-        accumulate=4,
+        batch=1024,  # Appendix C.1
+        micro_batch=256,  # Appendix C.1
         lr=0.12,  # Appendix C.1
         weight_decay=5e-4,  # Appendix C.1
         warmup_epochs=10,  # Appendix C.1
@@ -28,7 +28,7 @@ class SimSiam(Method):
     )
     AS_CODED = Defaults(
         batch=1024,
-        accumulate=8,  # the published configuration's 128
+        micro_batch=128,  # the published configuration
         accumulation="sum",
         lr=0.01,  # the published .2 acts as .2 * .2 = .04 at batch 1024
         predictor_lr=0.2,  # a second optimizer, never scheduled

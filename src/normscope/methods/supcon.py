@@ -10,7 +10,7 @@ from normscope.nets import mlp
 
 
 class SupCon(Method):
-    """Supervised contrastive learning. Negatives are this process's own.
+    """Supervised contrastive learning, on one process.
 
     Args:
         backbone: images to features, with the attribute `width`.
@@ -20,7 +20,7 @@ class SupCon(Method):
 
     TEXT = Defaults(
         batch=1024,  # SupCon's code for CIFAR
-        lr=0.0125,  # .05 at batch 1024, likewise
+        lr=0.125,  # .5 at batch 1024, likewise
         weight_decay=1e-4,  # likewise
         warmup_epochs=10,  # likewise
         augmentation="simsiam",  # likewise: crop .2-1, jitter .4 .4 .4 .1

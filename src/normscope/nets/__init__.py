@@ -34,6 +34,9 @@ NETS: dict[str, Callable[[int], nn.Module]] = {
     "vit_micro": lambda side: vit_micro(side=side),
     "vit_tiny": lambda side: vit_tiny(side=side),
     "vit_small": lambda side: vit_small(side=side),
+    # fixed positions, as MoCo v3 has them
+    "vit_tiny_fixed": lambda side: vit_tiny(side=side, positions="sincos"),
+    "vit_small_fixed": lambda side: vit_small(side=side, positions="sincos"),
 }
 
 

@@ -18,7 +18,7 @@ def mlp(
     widths: Sequence[int],
     *,
     batch_norm: bool,
-    last_batch_norm: Literal["none", "plain", "affine"] = "none",
+    last_batch_norm: Literal["none", "plain"] = "none",
     last_bias: bool = True,
     activation: Literal["relu", "gelu"] = "relu",
 ) -> nn.Sequential:
@@ -28,8 +28,8 @@ def mlp(
         widths: of the input, of each hidden layer, and of the output.
         batch_norm: whether a batch norm stands before each activation. The linear layer before
             a batch norm has no bias: the norm would take it out again.
-        last_batch_norm: a batch norm after the last layer: `"none"`, `"plain"` without weights
-            (SimSiam's and MoCo v3's projectors) or `"affine"` with them (SimCLR's).
+        last_batch_norm: a batch norm after the last layer: `"none"`, or `"plain"`, one without
+            weights (SimSiam's and MoCo v3's).
         last_bias: whether the last layer has a bias where no batch norm follows; BYOL's has none.
         activation: ReLU nearly everywhere; DINO's head takes GELU.
 
@@ -38,8 +38,8 @@ def mlp(
     """
     if len(widths) < 2:
         raise invalid("widths", "at least two numbers", list(widths), "The input's and output's.")
-    if last_batch_norm not in ("none", "plain", "affine"):
-        constraint = "'none', 'plain' or 'affine'"
+    if last_batch_norm not in ("none", "plain"):
+        constraint = "'none' or 'plain'"
         raise invalid("last_batch_norm", constraint, last_batch_norm, "SimSiam's is 'plain'.")
     if activation not in ("relu", "gelu"):
         raise invalid("activation", "'relu' or 'gelu'", activation, "Only DINO takes 'gelu'.")
@@ -52,7 +52,7 @@ def mlp(
         layers.append(nn.ReLU(inplace=True) if activation == "relu" else nn.GELU())
     layers.append(nn.Linear(*last, bias=last_bias and last_batch_norm == "none"))
     if last_batch_norm != "none":
-        layers.append(nn.BatchNorm1d(widths[-1], affine=last_batch_norm == "affine"))
+        layers.append(nn.BatchNorm1d(widths[-1], affine=False))
     return nn.Sequential(*layers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,8 @@ def _accuracies(run: RunResult) -> Series:
 def _of_steps(run: RunResult, key: str) -> Series:
     records = run.metrics("step")
     per_epoch = run.steps / run.spec.epochs
-    return [r["step"] / per_epoch for r in records], [r[key] for r in records]
+    values = [math.nan if r[key] is None else r[key] for r in records]  # null: not a number
+    return [r["step"] / per_epoch for r in records], values
 
 
 def _drawn(
@@ -88,9 +90,7 @@ def summary_table(runs: Mapping[str, RunResult]) -> Table:
     headings = ("run", "norm, first", "norm, last", "loss, first", "loss, last", "kNN", "seconds")
     rows = []
     for name, run in runs.items():
-        steps = run.metrics("step")
-        losses = run.history("loss")[1]
-        row = [f"{steps[0]['norm_mean']:.2f}", f"{steps[-1]['norm_mean']:.2f}"]
-        row += [f"{losses[0]:.3f}", f"{losses[-1]:.3f}", f"{run.knn:.1%}", f"{run.seconds:.0f}"]
-        rows.append([name, *row])
+        norms, losses = _norms(run)[1], run.history("loss")[1]
+        row = [f"{norms[0]:.2f}", f"{norms[-1]:.2f}", f"{losses[0]:.3f}", f"{losses[-1]:.3f}"]
+        rows.append([name, *row, f"{run.knn:.1%}", f"{run.seconds:.0f}"])
     return Table(headings, rows, numeric=range(1, len(headings)))

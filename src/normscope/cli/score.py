@@ -1,0 +1,143 @@
+"""normscope score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from normscope.cli.console import errors, out, refuse
+from normscope.scoring import (
+    Reference,
+    Summary,
+    check_out,
+    default_out,
+    fit_reference,
+    load_reference,
+    open_embeddings,
+    score_file,
+)
+
+
+def score(
+    file: Annotated[Path, typer.Argument(help="embeddings, or a run's folder", show_default=False)],
+    reference: Annotated[
+        Path, typer.Option(help="what to compare to: embeddings, a run, or --save-reference's")
+    ],
+    labels: Annotated[
+        Path | None, typer.Option(help=".npy of the reference's classes: is the norm to be trusted")
+    ] = None,
+    covariate: Annotated[
+        list[str] | None, typer.Option(help="column that the norm may hang on; may be repeated")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("--out", help="default: FILE's name with .scores.parquet")
+    ] = None,
+    save_reference: Annotated[
+        Path | None, typer.Option(help="keep the fitted reference in this .npz")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+) -> None:
+    """Give each embedding a confidence and a novelty, by its norm among a reference's.
+
+    \b
+    normscope score new.npy --reference train.npy
+    normscope score new.parquet --reference train.parquet --covariate text_length
+    normscope score new.npy --reference train.npy --labels classes.npy --save-reference fit.npz
+    normscope score new.safetensors --reference fit.npz --out new.csv
+    normscope score runs/simclr-digits-0123456789 --reference runs/simclr-digits-0123456789
+
+    Reads .npy, .npz, .parquet and .safetensors of any length; a run's test images against its
+    training images. Writes id, norm, score (the share of the reference with smaller norms),
+    novelty (bits of surprise at so small a norm) and status to .parquet, .npz or .csv.
+    """
+    target = target or default_out(file)
+    covariates = covariate or []
+    inputs = (file, reference, *([] if labels is None else [labels]))
+    check_out(target, force=force, inputs=inputs)
+    if save_reference is not None:
+        _check_save(save_reference, force=force, others=(*inputs, target))
+    classes = None if labels is None else _classes(labels)
+    source = open_embeddings(file, split="test", covariates=covariates)
+    fitted = load_reference(reference)
+    if fitted is not None and (labels is not None or save_reference is not None):
+        advice = "leave out --labels and --save-reference"
+        refuse(f"--reference must be embeddings, got one that is fitted: {advice}.")
+    if fitted is not None:
+        _check_columns(fitted.confidence.d, source.d)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal)
+    try:
+        with bar:
+            if fitted is None:
+                known = open_embeddings(reference, split="train", covariates=covariates)
+                _check_columns(known.d, source.d)
+                fitted = fit_reference(known, labels=classes, progress=_shown(bar, "reference"))
+            summary = score_file(source, fitted, target, progress=_shown(bar, "scores"))
+        if save_reference is not None:
+            fitted.confidence.save(save_reference)
+    except OSError as error:  # of writing: the readers tell theirs themselves
+        refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
+    except KeyboardInterrupt:
+        errors.print("Stopped. No scores were written.")
+        raise typer.Exit(130) from None
+    _tell(fitted, summary, target)
+
+
+def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
+    """A report of progress that moves a bar of its own."""
+    task = bar.add_task(what, total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _classes(path: Path) -> np.ndarray:
+    try:
+        with path.open("rb") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        refuse(f"--labels must be a .npy file of integers, got {str(path)!r}.")
+
+
+def _check_save(path: Path, *, force: bool, others: tuple[Path, ...]) -> None:
+    if path.suffix != ".npz" or not path.parent.is_dir():
+        refuse(f"--save-reference must be a .npz in a folder that exists, got {str(path)!r}.")
+    if any(path.resolve() == other.resolve() for other in others) or (path.exists() and not force):
+        refuse(f"--save-reference must be a new file, got {str(path)!r}. --force replaces it.")
+
+
+def _check_columns(known: int | None, given: int) -> None:
+    if known not in (None, given):
+        refuse(f"FILE must have {known} columns as --reference has, got {given}.")
+
+
+def _tell(reference: Reference, summary: Summary, target: Path) -> None:
+    for owner, counts in (("the reference", reference.left_out), ("FILE", summary.statuses)):
+        for status, n in counts.items():
+            _line(errors, f"{n:,} {'row' if n == 1 else 'rows'} of {owner}: {_MEANING[status]}")
+    for line in reference.confidence.warnings:
+        _line(errors, line)
+    if reference.confidence.trust is not None:
+        auroc = f"{reference.confidence.trust:.2f}".removeprefix("0")
+        _line(out, f"the norm tells right from wrong with AUROC {auroc} in the reference")
+    of = "" if reference.norm_mean is None else f" ({reference.norm_mean:.4g} in the reference)"
+    low = f"{summary.low:.1%} below the reference's 5 % quantile"
+    _line(out, f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}: {target}")
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+_MEANING = {
+    "nan": "NaN in the embedding, no score",
+    "infinite": "infinity in the embedding, no score",
+    "zero": "all zero, no score",
+    "ragged": "of another length, no score",
+    "null": "no embedding, no score",
+    "covariate": "a covariate that is not finite, no score",
+}

@@ -1,0 +1,125 @@
+"""A run from its spec to its result: `train`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from normscope import data
+from normscope._checks import check_number, invalid
+from normscope.engine.interrupts import Interrupts
+from normscope.engine.loggers import check_loggers
+from normscope.engine.loop import Loop
+from normscope.engine.run_folder import RunFolder, RunResult
+from normscope.engine.spec import RunSpec
+
+
+def train(
+    spec: RunSpec,
+    *,
+    folder: Path | str | None = None,
+    resume: bool = False,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    data_root: Path | None = None,
+    workers: int | None = None,
+    loggers: Sequence[str] = (),
+    checkpoint_seconds: float = 60.0,
+    quiet: bool = False,
+) -> RunResult:
+    """Train a run, or go on with it, until it is finished.
+
+    Under `torchrun` every process calls this alike: batches are divided between them, negatives
+    gathered, batch statistics shared, and the result is that of one process. What can't be
+    divided so, such as SupCon, is refused. Processes share the run's folder.
+
+    Args:
+        spec: what to train.
+        folder: of the run; `runs/<name>` unless given.
+        resume: go on from the folder's checkpoint, if there is one. On a CPU the weights come out
+            as if nothing had happened. A finished run is returned as it is.
+        device: `"auto"` takes a GPU if there is one.
+        data_root: where datasets are; see `normscope data list`.
+        workers: processes that decode images of large datasets.
+        loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
+        checkpoint_seconds: how often to save, at least, between the saves at the end of training.
+        quiet: show nothing.
+
+    Raises:
+        Stopped: on Ctrl-C or SIGTERM, once everything is saved.
+
+    >>> import tempfile
+    >>> spec = RunSpec(method="simclr", data="digits", epochs=1)
+    >>> result = train(spec, folder=tempfile.mkdtemp(), device="cpu", quiet=True)
+    >>> result.steps
+    21
+    """
+    _check_arguments(device, workers, checkpoint_seconds)
+    check_loggers(loggers)
+    images = data.load(spec.data, data_root)
+    run = RunFolder(Path(folder) if folder is not None else Path("runs") / spec.name)
+    if resume and run.result_file.exists() and run.spec().hash == spec.hash:
+        return RunResult.load(run.path)
+    fabric = _fabric(device, spec.precision)
+    fabric.launch()
+    with ExitStack() as stack:
+        options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
+        # what can be refused is refused before the folder is touched
+        loop = Loop(fabric, spec, images, run, quiet=quiet, **options)
+        refusal = None
+        if fabric.is_global_zero:
+            try:
+                stack.enter_context(run.locked())
+                run.begin(spec, resume=resume, checksum=images.checksum, device=str(fabric.device))
+            except ValueError as error:
+                refusal = str(error)
+        refusal = fabric.broadcast(refusal)  # else the other processes would wait for ever
+        if refusal is not None:
+            raise ValueError(refusal)
+        interrupts = stack.enter_context(Interrupts())
+        stack.callback(loop.close)
+        loop.open()
+        loop.run_to_the_end(interrupts)
+        if fabric.is_global_zero:
+            loop.finish().save()
+        fabric.barrier()
+    return RunResult.load(run.path)
+
+
+def _check_arguments(device: str, workers: int | None, checkpoint_seconds: float) -> None:
+    if device not in ("auto", "cpu", "cuda"):
+        raise invalid("device", "'auto', 'cpu' or 'cuda'", device, "'auto' takes a GPU if any.")
+    if workers is not None and (not isinstance(workers, int) or workers < 0):
+        raise invalid("workers", "a whole number from 0 up", workers, "0 decodes in this process.")
+    seconds = check_number("checkpoint_seconds", checkpoint_seconds, "Usual: 60.", positive=False)
+    if seconds < 0:
+        raise invalid("checkpoint_seconds", "zero or more", checkpoint_seconds, "Usual: 60.")
+
+
+def _fabric(device: str, precision: str) -> Any:
+    """Lightning Fabric for this process, or for those that torchrun started."""
+    from lightning_fabric import Fabric  # slow to import, and only training needs it
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
+    if on_gpu:
+        torch.backends.cudnn.benchmark = True  # images are of one size
+        torch.set_float32_matmul_precision("high")
+    world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
+    names["auto"] = names["bf16" if on_gpu else "32"]
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process
+    return Fabric(
+        accelerator="cuda" if on_gpu else "cpu",
+        devices=local,
+        num_nodes=world // local,
+        strategy=DDPStrategy() if world > 1 else "auto",
+        precision=names[precision],  # pyright: ignore[reportArgumentType]
+    )

@@ -1,0 +1,254 @@
+"""NormConfidence: the norm of an embedding as a score that can be read, compared and kept."""
+
+from __future__ import annotations
+
+import json
+import warnings as python_warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from normscope._checks import invalid
+from normscope._files import whole_file
+from normscope.evaluation.arrays import Values, column, row_norms, zero_one
+from normscope.evaluation.conditional import Covariates, columns_of, share_explained
+from normscope.evaluation.probability import Calibration, calibration
+from normscope.evaluation.reference import LEAST, Reference, chosen_way, reference_norms
+from normscope.evaluation.trust import norm_trust
+
+_KIND, _VERSION = "normscope.NormConfidence", 1
+_SAID = ("names", "d", "explained", "trust", "warnings")
+_KEPT = "calibration."
+_NUMBERS = {"method": str, "n": int, "ece": float, "ece_before": float}  # the rest are arrays
+_WORTH_SAYING = 0.1
+
+
+@dataclass(eq=False)
+class NormConfidence:
+    """How sure a network is of an embedding, read off its norm by comparison with a reference.
+
+    Made by `fit` or `from_norms`. Where the norm follows a covariate, such as the length of a
+    text, give it: norms are then compared with those of like rows.
+
+    Attributes:
+        d: columns of the reference; None if it was given as norms.
+        names: the covariates, in order.
+        explained: the share of the variance of the log norm that each covariate explains: its
+            correlation ratio over quantile bins.
+        trust: AUROC of the norm for whether the neighbours of a reference row give its label; near
+            .5 the norm says nothing here. None without labels.
+        warnings: what to know before believing the scores, line by line.
+        calibration: what `calibrate` found; None before.
+
+    >>> rng = np.random.default_rng(0)
+    >>> reference = rng.normal(size=(1000, 8))
+    >>> confidence = NormConfidence.fit(reference)
+    >>> confidence.score(np.array([[0.1] * 8, [3.0] * 8, [np.nan] * 8]))
+    array([ 0.,  1., nan])
+    """
+
+    _reference: Reference = field(repr=False)
+    names: tuple[str, ...]
+    d: int | None = None
+    explained: dict[str, float] = field(default_factory=dict)
+    trust: float | None = None
+    warnings: list[str] = field(default_factory=list)
+    calibration: Calibration | None = field(default=None, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        reference: Values,
+        labels: Values | None = None,
+        covariates: Covariates | None = None,
+        *,
+        conditional: Literal["binned", "smooth"] | None = None,
+    ) -> NormConfidence:
+        """Learn what norms are usual, from at least 20 rows that the network knows.
+
+        Where a covariate explains more than a tenth of the variance of the log norm, a
+        UserWarning says so.
+
+        Args:
+            reference: raw embeddings, (m, d), none of them zero or not finite.
+            labels: their classes, integers, (m,), for `trust`.
+            covariates: numbers that may drive the norm: by name, (m,) each, or (m, c). They need
+                200 rows.
+            conditional: "binned" compares norms within quantile bins of one covariate, of at least
+                50 rows each; "smooth" compares residuals of the log norm, as `Smooth` says. By
+                default binned for one covariate and smooth for more.
+        """
+        norms = row_norms("reference", reference)
+        found = cls.from_norms(norms, covariates=covariates, conditional=conditional)
+        found.d = int(reference.shape[1])
+        if labels is not None:
+            found.trust = norm_trust(reference, labels, norms)
+        for line in found.warnings:
+            python_warnings.warn(line, UserWarning, stacklevel=2)
+        return found
+
+    @classmethod
+    def from_norms(
+        cls,
+        norms: Values,
+        *,
+        covariates: Covariates | None = None,
+        conditional: Literal["binned", "smooth"] | None = None,
+    ) -> NormConfidence:
+        """`fit` for norms already taken, (m,), as in a stream; it issues no Python warning."""
+        usual = reference_norms(norms)
+        columns = columns_of(covariates, rows=len(usual))
+        for name, values in columns.items():
+            if unknown := int((~np.isfinite(values)).sum()):
+                got = f"{unknown:,} that are not, of {len(values):,}"
+                raise invalid(f"covariates[{name!r}]", "finite", got, "Leave these rows out.")
+        way = chosen_way(conditional, columns=len(columns), rows=len(usual))
+        logs = np.log(usual)
+        explained = {name: share_explained(logs, c) for name, c in columns.items()}
+        lines = [
+            _line(name, share, float(np.corrcoef(logs, columns[name])[0, 1]))
+            for name, share in explained.items()
+            if share > _WORTH_SAYING
+        ]
+        reference = Reference.of(usual, _matrix(columns, rows=len(usual)), way=way)
+        return cls(reference, tuple(columns), explained=explained, warnings=lines)
+
+    def score(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:
+        """The share of the reference with a smaller norm, in [0, 1], (n,); ties count one half.
+
+        Args:
+            z: raw embeddings, (n, d). A row that is zero or not finite scores NaN.
+            covariates: as in `fit`, if it had any; where one is not finite, the score is NaN.
+        """
+        return self.score_norms(self._norms(z), covariates)
+
+    def novelty(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:
+        r"""Bits of surprise at so small a norm, (n,): $-\log_2$ of its conformal p-value.
+
+        That is $p = (1 + \#\{i : \|r_i\| \le \|z\|\}) / (m + 1)$ over the reference r: a row like
+        the reference has $p \le a$ with probability a at most. Arguments as for `score`.
+        """
+        return self.novelty_norms(self._norms(z), covariates)
+
+    def score_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
+        """`score` for norms already taken, (n,)."""
+        below, up_to, total = self._counts(norms, covariates)
+        return (below + up_to) / 2 / total
+
+    def novelty_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
+        """`novelty` for norms already taken, (n,)."""
+        _, up_to, total = self._counts(norms, covariates)
+        return np.log2((total + 1) / (1 + up_to))
+
+    def calibrate(
+        self,
+        z: Values,
+        correct: Values,
+        covariates: Covariates | None = None,
+        *,
+        method: Literal["auto", "isotonic", "logistic"] = "auto",
+    ) -> Calibration:
+        """Learn the probability of being right at each score, and keep it for `probability`.
+
+        Args:
+            z: raw embeddings, (n, d), at least 20, best not those of the reference.
+            correct: whether each row's answer is right, bools, or zeros and ones, (n,).
+            covariates: as in `fit`.
+            method: "auto" is isotonic from 1000 rows on, else logistic.
+        """
+        if method not in ("auto", "isotonic", "logistic"):
+            raise invalid("method", "auto, isotonic or logistic", method, "The default is auto.")
+        score = self.score(z, covariates)
+        right = zero_one("correct", correct, rows=len(score))
+        if len(score) < LEAST:
+            raise invalid("z", f"at least {LEAST} rows", len(score), "Calibrate on more.")
+        if unknown := int(np.isnan(score).sum()):
+            constraint = "rows that are finite and not zero, and so their covariates"
+            raise invalid("z", constraint, f"{unknown:,} others", "Leave these rows out.")
+        if method == "auto":
+            method = "isotonic" if len(score) >= 1000 else "logistic"
+        self.calibration = calibration(score, right, method=method)
+        return self.calibration
+
+    def probability(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:
+        """The probability of being right, (n,), non-decreasing in the score; NaN where that is."""
+        if self.calibration is None:
+            raise RuntimeError(
+                "calibrate must come before probability. Give it rows you can judge."
+            )
+        return self.calibration.probability(self.score(z, covariates))
+
+    def save(self, path: Path | str) -> None:
+        """Write all of it to one .npz, whole or not at all."""
+        said = json.dumps({name: getattr(self, name) for name in _SAID})
+        arrays: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "said": said}
+        arrays |= self._reference.arrays()
+        if self.calibration is not None:
+            arrays |= {_KEPT + k: v for k, v in asdict(self.calibration).items()}
+        with whole_file(Path(path)) as partial, partial.open("wb") as file:
+            np.savez(file, **arrays)
+
+    @classmethod
+    def load(cls, path: Path | str) -> NormConfidence:
+        """Read what `save` wrote; other or damaged files are refused."""
+        try:
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            version = int(arrays["version"]) if str(arrays["kind"]) == _KIND else None
+            found = cls._restored(arrays) if version == _VERSION else None
+        except Exception as error:  # damaged files raise errors of any kind
+            why = "nothing there" if isinstance(error, FileNotFoundError) else "another, or damaged"
+            raise _foreign(path, why) from None
+        if found is None:
+            raise _foreign(path, "another kind" if version is None else f"version {version}")
+        return found
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, np.ndarray]) -> NormConfidence:
+        found = cls(Reference.from_arrays(arrays), **json.loads(str(arrays["said"])))
+        found.names = tuple(found.names)
+        kept = {k.removeprefix(_KEPT): v for k, v in arrays.items() if k.startswith(_KEPT)}
+        if kept:
+            told = {k: _NUMBERS.get(k, np.asarray)(v) for k, v in kept.items()}
+            found.calibration = Calibration(**told)
+        return found
+
+    def _norms(self, z: Values) -> np.ndarray:
+        norms = row_norms("z", z)
+        if self.d not in (None, z.shape[1]):
+            constraint = f"of {self.d} columns, as the reference was"
+            raise invalid("z", constraint, int(z.shape[1]), "Both come from one network.")
+        return norms
+
+    def _counts(
+        self, norms: Values, covariates: Covariates | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How many of the rows that each is compared with are below it, up to it, and in all."""
+        given = column("norms", norms, missing=True)
+        columns = columns_of(covariates, rows=len(given))
+        if set(columns) != set(self.names):
+            constraint = ", ".join(self.names) or "left out, as they were in fit"
+            got = ", ".join(columns) or "none"
+            raise invalid("covariates", constraint, got, "Give those that it was fitted with.")
+        x = _matrix({name: columns[name] for name in self.names}, rows=len(given))
+        return self._reference.counts(given, x)
+
+
+def _matrix(columns: dict[str, np.ndarray], *, rows: int) -> np.ndarray:
+    """Columns side by side, (rows, c), also where there are none."""
+    return np.stack([*columns.values()], 1) if columns else np.empty((rows, 0))
+
+
+def _line(name: str, share: float, correlation: float) -> str:
+    return (
+        f"{name} explains {100 * share:.0f} % of the variance of the log norm (correlation "
+        f"{correlation:+.2f}): scores are percentiles given it; without it, rows of "
+        f"{'large' if correlation > 0 else 'small'} {name} would look surer."
+    )
+
+
+def _foreign(path: Path | str, got: str) -> ValueError:
+    constraint = f"a file that NormConfidence.save wrote, version {_VERSION}"
+    return invalid(str(path), constraint, got, "Fit and save it anew.")

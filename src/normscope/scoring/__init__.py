@@ -1,0 +1,16 @@
+"""Confidence and novelty for files of embeddings, from any model, read as a stream."""
+
+from normscope.scoring.readers import open_embeddings
+from normscope.scoring.stream import Reference, Summary, fit_reference, load_reference, score_file
+from normscope.scoring.writers import check_out, default_out
+
+__all__ = [
+    "Reference",
+    "Summary",
+    "check_out",
+    "default_out",
+    "fit_reference",
+    "load_reference",
+    "open_embeddings",
+    "score_file",
+]

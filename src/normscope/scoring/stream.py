@@ -1,0 +1,259 @@
+"""Scores for a file of any length, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from normscope._checks import invalid
+from normscope.evaluation.calibration import NormConfidence
+from normscope.scoring.blocks import COVARIATE, OK, STATUSES, Batch, Source
+from normscope.scoring.writers import written
+
+Progress = Callable[[int, int], None]
+
+_SAMPLE_ROWS = 10_000  # of the reference, for `trust`
+_SAMPLE_BYTES = 1 << 26
+_MERGED_ROWS = 1 << 16
+_NO_ROWS = np.empty((0, 0), np.float32)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What norms are compared to.
+
+    Attributes:
+        confidence: fitted, or loaded.
+        norm_mean: of the rows it was fitted on; None if it was loaded.
+        left_out: status -> rows of the reference that it could not be fitted on.
+    """
+
+    confidence: NormConfidence
+    norm_mean: float | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a file's norms say.
+
+    Attributes:
+        rows: all of them.
+        norm_mean: of the rows that have a score; NaN if none has.
+        low: the share of these below the reference's 5 % quantile.
+        statuses: status -> rows, but for those that are "ok".
+    """
+
+    rows: int
+    norm_mean: float
+    low: float
+    statuses: dict[str, int]
+
+
+def fit_reference(
+    source: Source, *, labels: np.ndarray | None = None, progress: Progress | None = None
+) -> Reference:
+    """Read the reference's norms, and its covariates if it has any, once.
+
+    Rows without a norm are left out and counted. The norms stay in memory: eight bytes a row.
+
+    Args:
+        source: of raw embeddings, like those to be scored.
+        labels: integers, (rows,): measures `trust` on a sample of 10,000 rows.
+        progress: called with the rows read and the rows in all.
+    """
+    if labels is not None and (labels.shape != (source.rows,) or labels.dtype.kind not in "iu"):
+        constraint = f"an integer for each of the reference's {source.rows:,} rows"
+        got = f"{labels.dtype} {labels.shape}"
+        raise invalid("labels", constraint, got, "Give each row its class.")
+    sample = None if labels is None else _Sample(source)
+    norms, columns = [], []
+    counts: Counter[int] = Counter()
+    start = 0
+    for batch in source.batches():
+        status = _with_covariates(batch)
+        fine = status == OK
+        counts.update(_counted(status))
+        norms.append(batch.norms[fine])
+        columns.append({name: column[fine] for name, column in batch.covariates.items()})
+        if sample is not None:
+            sample.take(batch, start, fine)
+        start += len(batch)
+        if progress is not None:
+            progress(start, source.rows)
+    joined = np.concatenate(norms)
+    given = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+    confidence = NormConfidence.from_norms(joined, covariates=given or None)
+    confidence.d = source.d
+    if sample is not None and labels is not None:
+        z, rows = np.concatenate(sample.z), np.concatenate(sample.rows)
+        confidence.trust = NormConfidence.fit(z, labels[rows].astype(np.int64)).trust
+    return Reference(confidence, float(joined.mean()), _named(counts))
+
+
+def load_reference(path: Path) -> Reference | None:
+    """The reference that `NormConfidence.save` left in a file; None if it holds something else."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            members = set(packed.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return None
+    if not {"kind.npy", "version.npy"} <= members:
+        return None
+    return Reference(NormConfidence.load(path))
+
+
+class _Sample:
+    """At most 10,000 rows of a source, drawn without regard to what they hold, always the same."""
+
+    def __init__(self, source: Source) -> None:
+        n = min(_SAMPLE_ROWS, _SAMPLE_BYTES // (4 * source.d), source.rows)
+        self._drawn = np.sort(np.random.default_rng(0).choice(source.rows, n, replace=False))
+        self.z: list[np.ndarray] = []
+        self.rows: list[np.ndarray] = []
+
+    def take(self, batch: Batch, start: int, fine: np.ndarray) -> None:
+        """Keep those drawn of a batch that begins at row `start`, if they are fine."""
+        first, last = np.searchsorted(self._drawn, [start, start + len(batch)])
+        rows = self._drawn[first:last]
+        rows = rows[fine[rows - start]]
+        self.z.append(batch.z[rows - start].astype(np.float32))
+        self.rows.append(rows)
+
+
+def score_file(
+    source: Source, reference: Reference, out: Path, *, progress: Progress | None = None
+) -> Summary:
+    """Write id, norm, score, novelty and status of every row of a file.
+
+    Rows are read in one thread while those before them are scored and written. Rows without a
+    norm, or with a covariate that is not finite, get NaN and their status. If two rows have one
+    id, or the file breaks off, nothing is written.
+
+    Args:
+        source: of raw embeddings, with the covariates the reference was fitted with.
+        reference: as `fit_reference` gives it.
+        out: ends in .parquet, .npz or .csv.
+        progress: called with the rows scored and the rows in all.
+    """
+    seen = np.empty(0, np.int64)
+    counts: Counter[int] = Counter()
+    total, low, start = 0.0, 0, 0
+    with written(out) as writer:
+        for batch in _ahead(_merged(source.batches())):
+            rows = slice(start, start + len(batch))
+            if batch.ids is None:
+                ids = np.arange(rows.start, rows.stop)
+            else:
+                ids = batch.ids
+                seen = seen if len(seen) else np.empty(source.rows, np.int64)
+                seen[rows] = _hashes(ids)
+            status = _with_covariates(batch)
+            score, novelty = _scored(reference.confidence, batch)
+            writer.write(
+                {
+                    "id": ids,
+                    "norm": batch.norms,
+                    "score": score,
+                    "novelty": novelty,
+                    "status": status,
+                }
+            )
+            counts.update(_counted(status))
+            total += batch.norms[status == OK].sum()
+            low += int((score < 0.05).sum())
+            start = rows.stop
+            if progress is not None:
+                progress(start, source.rows)
+        _check_distinct(source.path, seen)
+    scored = counts[OK]
+    mean, share = (total / scored, low / scored) if scored else (float("nan"), float("nan"))
+    return Summary(start, float(mean), share, _named(counts))
+
+
+def _scored(confidence: NormConfidence, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """Score and novelty of each row, float32."""
+    order = np.argsort(batch.norms)  # neighbours are looked up in less than half the time
+    norms = batch.norms[order]
+    covariates = {name: column[order] for name, column in batch.covariates.items()} or None
+    score, novelty = np.empty((2, len(batch)), np.float32)
+    score[order] = confidence.score_norms(norms, covariates)
+    novelty[order] = confidence.novelty_norms(norms, covariates)
+    return score, novelty
+
+
+def _merged(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Batches of at least 65,536 rows, but for the last, without the rows themselves.
+
+    What a call costs is spread over more rows than stay in the cache when their norms are taken.
+    """
+    held: list[Batch] = []
+    for batch in batches:
+        held.append(replace(batch, z=_NO_ROWS))  # a view, even of none, would keep them alive
+        if sum(map(len, held)) >= _MERGED_ROWS:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[Batch]) -> Batch:
+    ids = [part.ids for part in parts if part.ids is not None]
+    return Batch(
+        np.concatenate([part.norms for part in parts]),
+        np.concatenate([part.status for part in parts]),
+        _NO_ROWS,
+        np.concatenate(ids) if ids else None,
+        {c: np.concatenate([part.covariates[c] for part in parts]) for c in parts[0].covariates},
+    )
+
+
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same, each made in another thread while the one before is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def _with_covariates(batch: Batch) -> np.ndarray:
+    """The status of each row, where it counts that its covariates are there."""
+    status = batch.status
+    for column in batch.covariates.values():
+        status = np.where((status == OK) & ~np.isfinite(column), COVARIATE, status)
+    return status.astype(np.uint8)
+
+
+def _hashes(ids: np.ndarray) -> np.ndarray:
+    """64 bits of each id; integers are their own.
+
+    That two of ten million strings share theirs has a chance of three in a million.
+    """
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64)
+    return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
+
+
+def _check_distinct(path: Path, seen: np.ndarray) -> None:
+    ordered = np.sort(seen)
+    again = ordered[1:] == ordered[:-1]
+    if again.any():
+        first, second = np.flatnonzero(seen == ordered[1:][again][0])[:2]
+        got = f"{again.sum():,} that occur again, as in rows {first:,} and {second:,}"
+        raise invalid(f"id of {path}", "distinct", got, "Give each row its own.")
+
+
+def _counted(status: np.ndarray) -> dict[int, int]:
+    found = np.bincount(status, minlength=len(STATUSES))
+    return {code: int(n) for code, n in enumerate(found) if n}
+
+
+def _named(counts: Counter[int]) -> dict[str, int]:
+    return {STATUSES[code]: n for code, n in sorted(counts.items()) if code != OK}

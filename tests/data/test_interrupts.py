@@ -1,0 +1,106 @@
+"""Ctrl-C at a terminal reaches workers too; broken images reach the loop as one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from normscope.data import Streamed, source
+from normscope.data.folders import read_folder
+
+SCRIPT = """
+import signal, sys, torch
+from pathlib import Path
+from normscope.data import source
+from normscope.data.folders import read_folder
+
+def main():
+    split = read_folder(Path(sys.argv[1]), "own", side=32).train
+    stream = source(split, torch.device("cpu"), side=16, crop_scale=(0.2, 1.0), workers=1)
+    print("starting", flush=True)
+    for seed in range(10**9):
+        for _ in stream.batches(list(torch.arange(8).split(2)), seed=seed):
+            print("batch", flush=True)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda *_: print("noted", flush=True))
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of process groups")
+def test_workers_outlive_interrupts_but_not_their_parent(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path / "own", each=4, sizes=[(40, 40)])
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "own")]
+    said, errors = tmp_path / "said", tmp_path / "errors"
+    with said.open("w") as out, errors.open("w") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
+    try:
+        wait_for(lambda: "starting" in said.read_text(), process)
+        while "batch" not in said.read_text():  # while the workers start
+            interrupt(process)
+            time.sleep(0.03)
+        for _ in range(3):  # while they run: each is noted, and batches go on
+            noted = said.read_text().count("noted")
+            interrupt(process)
+            wait_for(lambda noted=noted: said.read_text().count("noted") > noted, process)
+            before = said.read_text().count("batch")
+            wait_for(lambda n=before: said.read_text().count("batch") > n + 20, process)
+        assert said.read_text().count("noted") > 10
+        assert errors.read_text() == ""
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 20
+    while alive(process.pid):
+        assert time.monotonic() < deadline, "a worker outlived the process"
+        time.sleep(0.05)
+
+
+def interrupt(process: subprocess.Popen) -> None:
+    assert process.poll() is None, "it ended"
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert process.poll() is None, "it ended"
+        assert time.monotonic() < deadline, "it hangs"
+        time.sleep(0.01)
+
+
+def alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_streamed_tells_a_broken_image_in_one_line_and_goes_on(
+    tmp_path: Path, write_images, workers: int
+) -> None:
+    write_images(tmp_path, each=2, sizes=[(40, 40)])
+    split = read_folder(tmp_path, "own", side=32).train
+    broken = tmp_path / "train" / "b" / "1.png"
+    broken.write_bytes(b"garbage")
+    stream = source(split, torch.device("cpu"), side=16, crop_scale=(0.2, 1.0), workers=workers)
+    assert isinstance(stream, Streamed)
+    for batches in (
+        stream.batches([torch.tensor([0, 3, 1])], seed=0),
+        stream.evaluation_batches(4),
+    ):
+        with pytest.raises(ValueError, match="must be a whole image") as error:
+            list(batches)
+        constraint = "a whole image, got 'one that cannot be decoded'"
+        assert str(error.value) == f"{broken} must be {constraint}. Remove or replace it."
+    assert len(list(stream.batches([torch.tensor([0, 1])], seed=0))) == 1

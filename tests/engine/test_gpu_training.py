@@ -1,0 +1,31 @@
+"""Training on a GPU: compiled, in bf16, channels last."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from normscope.engine import RunSpec, evaluate, train
+from normscope.methods import METHODS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_trains_on_the_gpu_and_the_monitor_sees_its_gradient(name, tmp_path: Path) -> None:
+    spec = RunSpec(method=name, epochs=2, log_every=1, batch=128, grad_scale=1.0)
+    result = train(spec, folder=tmp_path / "run", device="cuda", quiet=True)
+    assert math.isfinite(result.loss)
+    records = result.metrics("step")
+    assert all(math.isfinite(r["norm_mean"]) for r in records)
+    assert all(r["growth_predicted"] >= 0 for r in records)
+
+
+def test_gpu_runs_resume_and_are_evaluated(tmp_path: Path) -> None:
+    spec = RunSpec(epochs=3, log_every=7)
+    result = train(spec, folder=tmp_path / "run", device="cuda", quiet=True, checkpoint_seconds=0)
+    again = train(spec, folder=tmp_path / "run", device="cuda", quiet=True, resume=True)
+    assert again.knn == result.knn
+    (tmp_path / "run" / "result.json").unlink()
+    assert train(spec, folder=tmp_path / "run", device="cuda", quiet=True, resume=True).steps == 63
+    assert evaluate(tmp_path / "run", device="cuda")["layers"]["backbone"]["knn"] > 0.5
