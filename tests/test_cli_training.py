@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.test_cli import normscope
+from tests.test_cli import normscope  # pyright: ignore[reportMissingImports]
 
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 

@@ -72,7 +72,7 @@ class _Embeddings(nn.Module):
 class _Heads(_Embeddings):
     """The same from the backbone's features on."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        z = self.method.projector(h)  # pyright: ignore[reportCallIssue]
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.method.projector(x)  # pyright: ignore[reportCallIssue]
         predictor = getattr(self.method, "predictor", None)
         return z if predictor is None else predictor(z)

@@ -225,8 +225,9 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
 
 def _micro_batches(batch: Any, micro_batch: int | None) -> int:
     """How many micro-batches a step has if each may hold so many images."""
-    fits = isinstance(batch, int) and micro_batch is not None
-    return max(1, batch // micro_batch) if fits else 1
+    if micro_batch is None or not isinstance(batch, int):
+        return 1
+    return max(1, batch // micro_batch)
 
 
 def _grad_scale_lr(spec: RunSpec, defaults: Defaults) -> float:
