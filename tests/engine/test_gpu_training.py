@@ -8,7 +8,8 @@ import pytest
 from normscope.engine import RunSpec, evaluate, train
 from normscope.methods import METHODS
 
-pytestmark = pytest.mark.gpu
+# the compiler warns of PyTorch's own code
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
 
 @pytest.mark.parametrize("name", METHODS)

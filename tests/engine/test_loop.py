@@ -22,7 +22,8 @@ from normscope.engine.compose import build
 from normscope.engine.randomness import seed_for, shuffled
 
 # neither the batch nor the micro-batch divides it: 13 micro-batches of 4 and two images over
-TRAIN, TEST, CLASSES, HEIGHT, WIDTH = 54, 24, 3, 10, 8
+TRAIN, TEST, CLASSES = 54, 24, 3
+SIZES = {"small": (10, 8), "large": (36, 33)}  # above 32 pixels BYOL's two views differ in kind
 SMALL: dict[str, Any] = {"net": "resnet10_narrow", "batch": 16, "knn_k": 5, "log_every": 1}
 # a rate and a decay that are felt in a few steps, and a warm-up that ends inside an epoch
 FELT: dict[str, Any] = {"lr": 2.0, "weight_decay": 0.01, "warmup_epochs": 1.4, "epochs": 3}
@@ -44,20 +45,24 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "BYOL, mean of 2": {"method": "byol", "accumulate": 2, "options": BYOL},
     "AdamW": {"method": "simclr", "epochs": 2, "options": SIMCLR, **ADAM},
+    "large": {"method": "simclr", "epochs": 1, "options": SIMCLR, "augmentation": "byol"},
 }
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Coloured noise, higher than wide, as the name of a dataset."""
-    path = tmp_path_factory.mktemp("data") / "noise.npz"
+def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Coloured noise, higher than wide, as names of datasets."""
+    names = {}
     rng = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for split, n in (("train", TRAIN), ("test", TEST)):
-        arrays[f"{split}_images"] = rng.integers(256, size=(n, 3, HEIGHT, WIDTH), dtype=np.uint8)
-        arrays[f"{split}_labels"] = np.arange(n) % CLASSES
-    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
-    return f"npz:{path}"
+    for name, size in SIZES.items():
+        path = tmp_path_factory.mktemp("data") / f"{name}.npz"
+        arrays: dict[str, np.ndarray] = {}
+        for split, n in (("train", TRAIN), ("test", TEST)):
+            arrays[f"{split}_images"] = rng.integers(256, size=(n, 3, *size), dtype=np.uint8)
+            arrays[f"{split}_labels"] = np.arange(n) % CLASSES
+        np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
+        names[name] = f"npz:{path}"
+    return names
 
 
 # ---------------------------------------------------------------- the loop, written plainly
@@ -73,7 +78,7 @@ def reference(spec: RunSpec) -> Reference:
     arrays = data.load(spec.data)
     x = torch.from_numpy(np.array(arrays.train.images))
     labels = torch.from_numpy(np.array(arrays.train.labels))
-    network = build(spec, side=WIDTH).double().train()
+    network = build(spec, side=arrays.side).double().train()
     optimizer = plain_optimizer(network, spec)
     size = spec.batch // spec.accumulate
     steps = TRAIN // spec.batch  # in an epoch
@@ -121,9 +126,10 @@ def plain_optimizer(network: nn.Module, spec: RunSpec) -> torch.optim.Optimizer:
 
 
 def two_views(x: Tensor, spec: RunSpec, epoch: int, micro: int) -> Tensor:
-    augment = PRESETS[spec.augmentation](WIDTH)
+    height, width = x.shape[-2:]
+    augment = PRESETS[spec.augmentation](width)
     generator = torch.Generator().manual_seed(seed_for(spec.seed, "views", epoch, micro))
-    size = {"height": HEIGHT, "width": WIDTH}
+    size = {"height": height, "width": width}
     first = augment(x, augment.draw(len(x), **size, generator=generator, view=0))
     second = augment(x, augment.draw(len(x), **size, generator=generator, view=1))
     assert not torch.equal(first, second)
@@ -151,8 +157,9 @@ def move_target(network: Any, spec: RunSpec, done: float) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_train_equals_the_plain_loop(case: str, images: str, tmp_path: Path) -> None:
-    spec = RunSpec(**(SMALL | FELT | {"data": images, "precision": "64"} | CASES[case]))
+def test_train_equals_the_plain_loop(case: str, images: dict[str, str], tmp_path: Path) -> None:
+    name = images["large" if case == "large" else "small"]
+    spec = RunSpec(**(SMALL | FELT | {"data": name, "precision": "64"} | CASES[case]))
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
     expected = reference(spec)
     weights = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["method"]
@@ -217,9 +224,11 @@ def copy_with_gradients(process: subprocess.Popen[str], folder: Path, copy: Path
     pytest.fail(f"no checkpoint held gradients: {process.communicate()[1]}")
 
 
-def test_a_run_of_sums_that_is_stopped_goes_on_bit_for_bit(images: str, tmp_path: Path) -> None:
+def test_a_run_of_sums_that_is_stopped_goes_on_bit_for_bit(
+    images: dict[str, str], tmp_path: Path
+) -> None:
     folder, copy, undisturbed = (tmp_path / name for name in ("stopped", "killed", "undisturbed"))
-    process = start(images, folder)
+    process = start(images["small"], folder)
     try:
         copy_with_gradients(process, folder, copy)
         process.send_signal(signal.SIGTERM)
@@ -231,7 +240,7 @@ def test_a_run_of_sums_that_is_stopped_goes_on_bit_for_bit(images: str, tmp_path
     assert 3 < stood["progress"]["step"] < 9  # in the middle, after leftovers were counted
     assert not stood["gradients"]
 
-    spec = RunSpec(method="simsiam", data=images, options=SIMSIAM, **(SMALL | SUM))
+    spec = RunSpec(method="simsiam", data=images["small"], options=SIMSIAM, **(SMALL | SUM))
     train(spec, folder=undisturbed, device="cpu", quiet=True)
     expected = torch.load(undisturbed / "checkpoint.pt", weights_only=True)
     assert expected["gradients"]

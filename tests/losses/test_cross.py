@@ -138,6 +138,12 @@ def test_cross_info_nce_works_in_float32_on_half_inputs(
     torch.testing.assert_close(mixed, cross_info_nce(q, k, queue, decoupled=decoupled))
 
 
+def test_cross_info_nce_takes_a_queue_narrower_than_the_queries() -> None:
+    q, k, queue = (t.detach() for t in random_tensors(0, (6, 8), (6, 8), (9, 8)))
+    value = cross_info_nce(q, k, queue.float())
+    torch.testing.assert_close(value, cross_info_nce(q, k, queue), rtol=1e-5, atol=1e-5)
+
+
 def test_cross_info_nce_stays_in_float32_under_autocast() -> None:
     q, k, queue = (t.detach().float() for t in random_tensors(0, (6, 8), (6, 8), (9, 8)))
     for negatives in (None, queue):
@@ -276,3 +282,10 @@ def test_cross_info_nce_refuses_keys_that_need_a_gradient_from_other_processes(
 
 if __name__ == "__main__":
     main()
+
+
+def test_cross_info_nce_refuses_negatives_of_another_width_and_none() -> None:
+    q = torch.randn(4, 3)
+    for negatives in (torch.randn(5, 2), torch.randn(0, 3)):
+        with pytest.raises(ValueError, match="negatives must be at least one row of 3 numbers"):
+            cross_info_nce(q, q, negatives)

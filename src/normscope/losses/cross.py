@@ -55,8 +55,11 @@ def cross_info_nce(
             others = others.masked_fill(_own_key(n, len(keys), first, q.device), -torch.inf)
         else:
             check_floating("negatives", negatives, "(m, d)", ndim=2)
+            if len(negatives) == 0 or negatives.shape[1] != q.shape[1]:
+                wanted = f"at least one row of {q.shape[1]} numbers"
+                raise invalid("negatives", wanted, negatives, "They are compared with q.")
             others = q_hat @ unit(negatives)[0].to(q_hat.dtype).T / tau
-        if others.shape[1] < 1 + (negatives is None):
+        if others.shape[1] == 1 and negatives is None:
             raise invalid("q", "rows enough for a negative", q, "Use a batch of at least 2.")
         if decoupled:
             return (others.logsumexp(-1) - own).mean()
