@@ -23,7 +23,7 @@ from normscope.engine.randomness import seed_for, shuffled
 
 # neither the batch nor the micro-batch divides it: 13 micro-batches of 4 and two images over
 TRAIN, TEST, CLASSES = 54, 24, 3
-SIZES = {"small": (10, 8), "large": (36, 33)}  # above 32 pixels BYOL's two views differ in kind
+SIZES = {"small": (10, 8), "large": (64, 64)}  # above 32 pixels BYOL's two views differ in kind
 SMALL: dict[str, Any] = {"net": "resnet10_narrow", "batch": 16, "knn_k": 5, "log_every": 1}
 # a rate and a decay that are felt in a few steps, and a warm-up that ends inside an epoch
 FELT: dict[str, Any] = {"lr": 2.0, "weight_decay": 0.01, "warmup_epochs": 1.4, "epochs": 3}
@@ -45,13 +45,19 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "BYOL, mean of 2": {"method": "byol", "accumulate": 2, "options": BYOL},
     "AdamW": {"method": "simclr", "epochs": 2, "options": SIMCLR, **ADAM},
-    "large": {"method": "simclr", "epochs": 1, "options": SIMCLR, "augmentation": "byol"},
+    "large": {
+        "method": "simclr",
+        "net": "vit_micro",
+        "epochs": 1,
+        "augmentation": "byol",
+        "options": SIMCLR,
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Coloured noise, higher than wide, as names of datasets."""
+    """Coloured noise, as names of datasets."""
     names = {}
     rng = np.random.default_rng(0)
     for name, size in SIZES.items():

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normscope._files import without_nan
 from normscope._sphere import safe_norm
 from normscope.data import ImageArrays, cifar10h, cifar10n, cifar100n
 from normscope.evaluation import (
@@ -152,4 +153,4 @@ def _plain(found: Agreement) -> dict[str, Any]:
     """The agreement as numbers and lists, for JSON."""
     values = asdict(found)
     values["buckets"] = {k: np.asarray(v).tolist() for k, v in values["buckets"].items()}
-    return values
+    return without_nan(values)
