@@ -1,10 +1,15 @@
 """What every test shares: doctest names, seeds, and hypothesis's profile."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
 import torch
+
+# A job in a shell's background ignores Ctrl-C, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
