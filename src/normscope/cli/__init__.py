@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import typer
@@ -11,7 +10,7 @@ from normscope.cli.console import errors
 from normscope.cli.data import app as data
 from normscope.cli.demo import demo
 from normscope.cli.evaluate import evaluate
-from normscope.cli.processes import first_process
+from normscope.cli.processes import first_process, leave
 from normscope.cli.reproduce import reproduce
 from normscope.cli.score import score
 from normscope.cli.train import train
@@ -34,10 +33,14 @@ def main() -> None:
 
 def run(program: Callable[[], None] = app) -> None:
     """The console script: errors that a user can mend are one line, not a traceback."""
+    status: int | str | None = 0
     try:
         program()
+    except SystemExit as end:
+        status = end.code
     except (ValueError, OSError, MemoryError) as error:
+        status = 2
         if first_process():
             line = str(error) or type(error).__name__
             errors.print(line, markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+    leave(status)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import NoReturn
 
 _PATIENCE = 60.0  # seconds that the other processes have to end after the first one did
 
@@ -15,6 +16,19 @@ _PATIENCE = 60.0  # seconds that the other processes have to end after the first
 def first_process() -> bool:
     """Whether this process speaks for all that train together."""
     return int(os.environ.get("RANK", 0)) == 0
+
+
+def leave(status: int | str | None) -> NoReturn:
+    """Exit with that status.
+
+    One of several processes exits at once: torch's threads that talk to the others abort an
+    interpreter that is torn down while they still wait ("terminate called ...").
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and isinstance(status, int):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run_processes(devices: int) -> int:
