@@ -1,6 +1,7 @@
 """Every experiment of the registry keeps the contract, at smoke scale."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,23 @@ from matplotlib.figure import Figure
 from normscope.experiments import EXPERIMENTS, SCALES, Results, load
 from normscope.experiments.runner import reproduce, write_summary
 
-EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
+# training experiments share runs, so one process has them all
+EVERY = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.xdist_group("training")])
+        if load(name).KIND == "training"
+        else name
+        for name in EXPERIMENTS
+    ],
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NORMSCOPE_RUNS", str(tmp_path_factory.mktemp("runs")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -51,5 +68,5 @@ def test_experiment_says_what_it_is(name: str) -> None:
 def test_experiment_depends_on_its_seed_alone(name: str) -> None:
     experiment = load(name)
     seeds = min(2, experiment.SEEDS["smoke"])
-    first, again = (experiment.run("smoke", 7, seeds).data for _ in range(2))
+    first, again = (experiment.run("smoke", 3, seeds).data for _ in range(2))
     assert first == again

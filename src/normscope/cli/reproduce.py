@@ -25,7 +25,9 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="smoke, small or paper")] = "small",
     seed: Annotated[int, typer.Option(help="the first seed")] = 0,
     seeds: Annotated[int | None, typer.Option(help="how many seeds", show_default=False)] = None,
-    kind: Annotated[str | None, typer.Option(help="only simulation", show_default=False)] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="simulation, training", show_default=False)
+    ] = None,
     folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
 ) -> None:
     """Compute the paper's figures and tables, and judge its claims.
@@ -37,7 +39,8 @@ def reproduce(
 
     Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
     claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments.
-    Ctrl-C keeps what is finished.
+    Ctrl-C keeps what is finished. What trains keeps its runs below $NORMSCOPE_RUNS (default
+    runs/), shares them between experiments, and goes on with them.
     """
     if scale not in SCALES:
         refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")
@@ -74,6 +77,8 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
             task = progress.add_task("", total=len(names))
             for name in names:
                 progress.update(task, description=name)
+                if load(name).KIND == "training":
+                    progress.stop()  # each run has a bar of its own
                 try:
                     _, claims = run_experiment(
                         name, scale=scale, seed=seed, seeds=seeds, folder=folder
@@ -82,9 +87,11 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                     write_summary(folder)
                 except Exception as error:
                     broken.append(f"{name}: {type(error).__name__}: {error}")
+                progress.start()
                 progress.advance(task)
     except KeyboardInterrupt:
-        errors.print(f"Stopped. {len(done)} of {len(names)} are finished and kept in {folder}.")
+        kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
+        errors.print(f"Stopped. {kept}; the same command goes on.")
         _print_claims(done)
         return 130
     _print_claims(done)

@@ -2,7 +2,7 @@
 
 from normscope.data.archives import fetch
 from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, default_root, load
-from normscope.data.human_labels import cifar10h, cifar10n, cifar100n
+from normscope.data.human_labels import cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.data.images import ImageArrays, LazyImages, Split
 from normscope.data.novel import novel_to
 from normscope.data.publishers import Archive
@@ -28,4 +28,5 @@ __all__ = [
     "load",
     "novel_to",
     "source",
+    "vote_entropy",
 ]

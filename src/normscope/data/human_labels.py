@@ -53,6 +53,16 @@ def cifar10h(root: Path) -> np.ndarray:
     return _read_cifar_h(root / "cifar10h-counts.npy", 10_000)
 
 
+def vote_entropy(votes: np.ndarray) -> np.ndarray:
+    """How far people disagreed on each image: the entropy of their votes (n, classes), in nats.
+
+    >>> vote_entropy(np.array([[5, 5], [10, 0]])).round(3).tolist()
+    [0.693, 0.0]
+    """
+    share = votes / votes.sum(1, keepdims=True)
+    return np.sum(share * np.log(1 / np.where(share > 0, share, 1)), 1)
+
+
 def _read_cifar_n(path: Path, keys: dict[str, int], count: int) -> dict[str, np.ndarray]:
     """A zip that torch.save wrote, around a pickle of a dict of arrays.
 

@@ -107,7 +107,7 @@ def evaluate(
         "novelty": trust.novelty(bank, queries, outside, labels),
     }
     with whole_file(run.path / "gallery.npz") as partial, partial.open("wb") as f:
-        np.savez(f, **trust.gallery(images, norms["test"]))  # pyright: ignore[reportArgumentType]
+        np.savez(f, **trust.gallery(images, norms["test"], right))  # pyright: ignore[reportArgumentType]
     _write_embeddings(run.path / "embeddings.npz", {"train": bank, "test": queries}, images)
     result = without_nan(result)
     with whole_file(run.path / "evaluation.json") as partial:

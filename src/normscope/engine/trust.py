@@ -14,7 +14,7 @@ from torch import Tensor
 
 from normscope._files import without_nan
 from normscope._sphere import safe_norm
-from normscope.data import ImageArrays, cifar10h, cifar10n, cifar100n
+from normscope.data import ImageArrays, cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.evaluation import (
     Agreement,
     NormConfidence,
@@ -76,9 +76,7 @@ def human(name: str, norms: Mapping[str, np.ndarray], root: Path) -> dict[str, A
             found["consensus"] = against(norms["train"], agree)
     if name.startswith("cifar10") and not name.startswith("cifar100"):
         with suppress(ValueError):
-            share = cifar10h(root) / cifar10h(root).sum(1, keepdims=True)
-            entropy = -np.sum(share * np.log(np.where(share > 0, share, 1)), 1)
-            found["entropy"] = against(norms["test"], entropy)
+            found["entropy"] = against(norms["test"], vote_entropy(cifar10h(root)))
     return found
 
 
@@ -132,21 +130,33 @@ def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any]:
     }
 
 
-def gallery(images: ImageArrays, norms: np.ndarray) -> dict[str, np.ndarray]:
-    """The test images of highest and of lowest norm in each class, (classes, 10, h, w, 3).
+def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict[str, np.ndarray]:
+    """The test images of highest and of lowest norm in each class (Figure "cifar_norms").
 
-    Classes with fewer images repeat their last one. Paper: Figure "cifar_norms".
+    Args:
+        images: the dataset.
+        norms: of the test images, (n,).
+        correct: whether each is classified right, (n,).
+
+    Returns:
+        `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first; with
+        `_rows` and `_correct` after either name, which images these are and whether they are
+        classified right, (classes, 10). A class with fewer images repeats its own.
     """
     labels = np.asarray(images.test.labels)
-    ends: dict[str, list[np.ndarray]] = {"highest": [], "lowest": []}
-    for c in range(len(images.classes)):
-        rows = np.flatnonzero(labels == c)
-        rising = rows[np.argsort(norms[rows], kind="stable")]
-        for name, picked in (("highest", rising[::-1]), ("lowest", rising)):
-            chosen = np.resize(picked[:_SHOWN], _SHOWN) if len(picked) < _SHOWN else picked[:_SHOWN]
-            pixels = [np.asarray(images.test.images[int(i)]) for i in chosen]
-            ends[name].append(np.stack(pixels).transpose(0, 2, 3, 1))
-    return {name: np.stack(rows) for name, rows in ends.items()}
+    found: dict[str, np.ndarray] = {}
+    for name, sign in (("highest", -1), ("lowest", 1)):
+        chosen = []
+        for c in range(len(images.classes)):
+            rows = np.flatnonzero(labels == c)
+            chosen.append(np.resize(rows[np.argsort(sign * norms[rows], kind="stable")], _SHOWN))
+        rows = np.stack(chosen)
+        pixels = [np.asarray(images.test.images[int(i)]) for i in rows.flat]
+        found[name] = (
+            np.stack(pixels).transpose(0, 2, 3, 1).reshape(*rows.shape, *pixels[0].shape[1:], 3)
+        )
+        found[f"{name}_rows"], found[f"{name}_correct"] = rows, correct[rows]
+    return found
 
 
 def _plain(found: Agreement) -> dict[str, Any]:

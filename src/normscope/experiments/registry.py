@@ -51,6 +51,9 @@ EXPERIMENTS = {
     "latents": "latents",
     "convergence_rate": "convergence_rate",
     "opposite_halves": "opposite_halves",
+    "in_out_violin": "in_out_violin",
+    "norm_as_confidence": "norm_as_confidence",
+    "cifar_norms": "cifar_norms",
 }
 
 

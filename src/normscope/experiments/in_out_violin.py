@@ -1,0 +1,111 @@
+"""Figures "in_out_violin" and "in_out_distribution_norms": norms of known and of new images.
+
+Embedding norms of each split of the data, divided by the training mean: violins above, bars of the
+means below. SimCLR and SimSiam, trained on CIFAR-10 and read on CIFAR-100, and the reverse; at
+smoke scale trained on digits and read on patches of photographs, on negatives, and on digits laid
+over each other. All images are read as they are, without augmentation.
+
+    normscope reproduce in_out_violin --scale small
+
+Paper: 512 epochs, ResNet-50. No numbers are printed; held-out images have "only slightly reduced
+norms", the other dataset "substantially smaller" ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
+from normscope.experiments.runs import datasets_at, judged, spec_at
+from normscope.report.figures import new_figure
+from normscope.report.norms import bars, violins
+
+TITLE = "Figs. in_out_violin, in_out_distribution_norms: norms fall on new images"
+KIND = "training"
+COST = "days on one GPU (24 runs of 512 epochs)"
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+METHODS = ("simclr", "simsiam")
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train, and read the norms of every split."""
+    data: dict[str, Any] = {}
+    for dataset in datasets_at(scale, "cifar10", "cifar100"):
+        for method in METHODS:
+            every = [
+                judged(spec_at(scale, method=method, data=dataset, seed=s))
+                for s in range(seed, seed + seeds)
+            ]
+            layer = every[0]["layer"]
+            data[f"{method} on {dataset}"] = {
+                "layer": layer,
+                "splits": rounded(every[0]["splits"]),
+                "means": _by_split(every, lambda e, name: e["splits"][name]["mean"]),
+                "auroc": {
+                    name: [e["novelty"][name][layer]["norm"]["auroc"] for e in every]
+                    for name in every[0]["novelty"]
+                },
+            }
+    return Results("in_out_violin", scale, seeds, seed, data)
+
+
+def _by_split(every: list[dict[str, Any]], number: Any) -> dict[str, list[float]]:
+    return {name: [number(e, name) for e in every] for name in every[0]["splits"]}
+
+
+def check(results: Results) -> list[Claim]:
+    """Held-out images are near 1, new ones below them; and how well the norm tells them apart."""
+    claims = []
+    for name, found in results.data.items():
+        means, recipe = found["means"], f"text, {name}"
+        test = means["test"]
+        claims.append(
+            Claim.over_seeds(
+                "Held-out images have only slightly smaller norms (their mean over the training "
+                "mean)",
+                test,
+                (0.9, 1.0),
+                paper="slightly below 1",
+                recipe=recipe,
+            )
+        )
+        claims += [
+            Claim.over_seeds(
+                f"Images of another kind ({new}) have smaller norms (held-out mean less theirs, "
+                "over the training mean)",
+                [t - o for t, o in zip(test, means[new], strict=True)],
+                (0.0, math.inf),
+                paper="substantially smaller",
+                recipe=recipe,
+            )
+            for new in found["auroc"]
+        ]
+        claims += [
+            Claim.over_seeds(
+                f"The norm tells held-out images from others ({new}; AUROC)",
+                found["auroc"][new],
+                (0.5, 1.0),
+                paper=NOT_IN_PAPER,
+                recipe=recipe,
+            )
+            for new in found["auroc"]
+        ]
+    return claims
+
+
+def plot(results: Results) -> Figure:
+    """A column for each method and dataset: violins of the first seed, bars of all seeds' means."""
+    columns = len(results.data)
+    figure = new_figure(3.4 * columns, 6.4)
+    axes = figure.subplots(2, columns, squeeze=False)
+    for (name, found), (top, bottom) in zip(results.data.items(), axes.T, strict=True):
+        violins(top, found["splits"])
+        means = {split: sum(values) / len(values) for split, values in found["means"].items()}
+        bars(bottom, {split: found["splits"][split] | {"mean": m} for split, m in means.items()})
+        top.set_title(name)
+    for inner in axes[:, 1:].flat:
+        inner.set_ylabel("")
+    return figure

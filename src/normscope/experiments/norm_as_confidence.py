@@ -1,0 +1,113 @@
+"""Figure "norm_as_confidence": the longer the embedding, the surer the network, and people too.
+
+Norms divided by their maximum, in twenty buckets; of every bucket with more than 50 images the
+kNN's accuracy (left), the share of CIFAR-10N's or CIFAR-100N's human labels that are right
+(middle), and the entropy of CIFAR-10H's human votes in nats (right). Marker size goes with the
+number of images. At smoke scale on digits, of which nobody was asked: the left panel alone.
+
+    normscope reproduce norm_as_confidence --scale small
+
+Paper: 512 epochs, ResNet-50, also on ImageNet-100. It prints no numbers: accuracy "shows a clear
+monotonic trend", longer embeddings "correspond to more accurate consensus labels" and "less
+entropy".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from normscope.evaluation import spearman
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
+from normscope.experiments.runs import datasets_at, judged, spec_at
+from normscope.report.figures import BLUE, GREEN, ORANGE, PINK, new_figure
+from normscope.report.norms import against_norm
+
+TITLE = "Fig. norm_as_confidence: accuracy and human agreement against the norm"
+KIND = "training"
+COST = "days on one GPU (12 runs of 512 epochs, shared with in_out_violin)"
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+METHODS = ("simclr", "simsiam")
+COLORS = (BLUE, ORANGE, GREEN, PINK)
+PANELS = {
+    "knn": "kNN accuracy",
+    "consensus": "human labels that are right",
+    "entropy": "entropy of human votes, nats",
+}
+# what the paper says of each panel, and the sign of its trend
+SENTENCES = {
+    "knn": ("The kNN's accuracy rises with the norm", "clear monotonic trend", 1),
+    "consensus": ("People label images of long embeddings right more often", "more accurate", 1),
+    "entropy": ("People disagree less on images of long embeddings", "less entropy", -1),
+}
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train, and set the norms against what each panel shows."""
+    data: dict[str, Any] = {panel: {} for panel in PANELS}
+    for dataset in datasets_at(scale, "cifar10", "cifar100"):
+        for method in METHODS:
+            for s in range(seed, seed + seeds):
+                found = judged(spec_at(scale, method=method, data=dataset, seed=s))["confidence"]
+                for panel, block in found.items():
+                    data[panel].setdefault(f"{method} on {dataset}", []).append(_kept(block))
+    return Results("norm_as_confidence", scale, seeds, seed, data)
+
+
+def _kept(block: dict[str, Any]) -> dict[str, Any]:
+    """One curve: its buckets, its numbers, and how far its buckets are in order."""
+    buckets = block["buckets"]
+    ordered = len(buckets["centres"]) > 2
+    rank = spearman(buckets["centres"], buckets["accuracy"]) if ordered else None
+    return rounded(block) | {"monotone": None if rank is None or math.isnan(rank) else rank}
+
+
+def check(results: Results) -> list[Claim]:
+    """Each panel's trend by seeds: its test, its order; and what the norm is worth as a score."""
+    claims = []
+    for panel, curves in results.data.items():
+        sentence, printed, sign = SENTENCES[panel]
+        for name, every in curves.items():
+            recipe = f"text, {name}"
+            numbers = [
+                ("test for a trend over the buckets, standard normal if there is none", 1.96),
+                ("rank correlation of the buckets' means with their norms", 0.9),
+            ]
+            columns = ([one["trend"]["statistic"] for one in every], [o["monotone"] for o in every])
+            for (what, least), values in zip(numbers, columns, strict=True):
+                if None in values:  # too few buckets
+                    continue
+                claims.append(
+                    Claim.over_seeds(
+                        f"{sentence} ({what})",
+                        [sign * v for v in values],
+                        (least, math.inf if what.startswith("test") else 1.0),
+                        paper=printed,
+                        recipe=recipe,
+                    )
+                )
+            if panel != "entropy":
+                claims.append(
+                    Claim.over_seeds(
+                        f"The norm tells right from wrong ({PANELS[panel]}, AUROC)",
+                        [one["auroc"] for one in every],
+                        (0.5, 1.0),
+                        paper=NOT_IN_PAPER,
+                        recipe=recipe,
+                    )
+                )
+    return claims
+
+
+def plot(results: Results) -> Figure:
+    """The panels that there is data for, with the first seed of each method and dataset."""
+    shown = {panel: curves for panel, curves in results.data.items() if curves}
+    figure = new_figure(1 + 3.6 * len(shown), 3.8)
+    for axes, (panel, curves) in zip(
+        figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
+    ):
+        for (name, every), color in zip(curves.items(), COLORS, strict=False):
+            against_norm(axes, every[0], PANELS[panel], name=name, color=color)
+    return figure
