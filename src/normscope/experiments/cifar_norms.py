@@ -98,5 +98,5 @@ def check(results: Results) -> list[Claim]:
 def plot(results: Results) -> Figure:
     """The first seed's images."""
     classes = results.data["classes"]
-    sheets = (_unpacked(results.data["sheets"][end], len(classes)) for end in ENDS)
-    return gallery(*sheets, classes)
+    highest, lowest = (_unpacked(results.data["sheets"][end], len(classes)) for end in ENDS)
+    return gallery(highest, lowest, classes)

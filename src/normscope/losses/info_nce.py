@@ -5,10 +5,13 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional as F
 
 from normscope._checks import check_embeddings
 from normscope._sphere import unit
 from normscope.losses.partition import check_temperature, log_partition, world_size
+
+_LINEAR_BEYOND = 40.0  # where e^-x leaves float64's last digit alone
 
 
 def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool = False) -> Tensor:
@@ -43,13 +46,13 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     """
     check_embeddings(z1=z1, z2=z2)
     tau = check_temperature(temperature)
-    u1, _ = unit(z1)
-    u2, _ = unit(z2)
-    log_s = log_partition(torch.cat([u1, u2]), temperature=tau, paired=True, gather=gather)  # 2n
-    positive = ((u1 * u2).sum(-1) - 1) / tau
-    excess = log_s - positive.repeat(2).to(log_s.dtype)  # log of all negatives over the positive
+    u, _ = unit(torch.cat([z1, z2]))  # 2n d
+    log_s = log_partition(u, temperature=tau, paired=True, gather=gather)  # 2n
+    u1, u2 = u.chunk(2)
+    positive = (u1 * u2).sum(-1) / tau
+    excess = log_s.unflatten(0, (2, -1)) - positive  # log of all negatives over the positive, 2 n
     # log(1 + e^x): as the pair aligns, the loss and its gradient shrink and keep their digits
-    loss = torch.logaddexp(excess.new_zeros(()), excess).mean().to(u1.dtype)
+    loss = F.softplus(excess, threshold=_LINEAR_BEYOND).mean().to(u.dtype)
     return _with_joined_value(loss) if gather and world_size() > 1 else loss
 
 

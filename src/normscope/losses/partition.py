@@ -1,6 +1,6 @@
 r"""The repulsive half of InfoNCE, $\log S_i$, in memory linear in the batch.
 
-The matrix of $E_{ik} = \exp((\hat z_i^\top \hat z_k - 1) / \tau)$ is walked in square tiles,
+The matrix of $E_{ik} = \exp(\hat z_i^\top \hat z_k / \tau)$ is walked in square tiles,
 twice: once for its row sums, once in the backward pass, whose closed form needs nothing else. It
 is symmetric, so that a tile above the diagonal serves its mirror image too: two thirds of the
 arithmetic of the usual way. The first few tiles are kept from one walk to the other, so that a
@@ -22,8 +22,8 @@ from normscope._checks import check_number, invalid
 _TILE = {"cpu": 1024, "cuda": 4096}
 _KEPT_TILES = {"cpu": 4, "cuda": 1}
 
-# E spans exp(-2 / tau) to 1: float32 holds that, and its inverse, down to tau = .025, float64
-# (taken below that) down to .003.
+# E spans exp(-1 / tau) to exp(1 / tau): float32 holds that, and the sums of it, down to
+# tau = .025, float64 (taken below that) down to .003.
 _WIDEST_FLOAT32 = 80.0
 _LOWEST_TEMPERATURE = 0.003
 
@@ -40,7 +40,7 @@ def check_temperature(temperature: float) -> float:
 def log_partition(
     u: Tensor, *, temperature: float, paired: bool = False, gather: bool = False
 ) -> Tensor:
-    r"""$\log \sum_k \exp((\hat z_i^\top \hat z_k - 1) / \tau)$ for each row i, over all $k \ne i$.
+    r"""$\log \sum_k \exp(\hat z_i^\top \hat z_k / \tau)$ for each row i, over all $k \ne i$.
 
     Args:
         u: directions, (n, d), each of norm one or zero.
@@ -53,8 +53,8 @@ def log_partition(
     Returns:
         One number per row, (n,), in float64 below a temperature of .025; -inf if no k is left.
 
-    >>> log_partition(torch.eye(3), temperature=1.0)  # log 2 - 1
-    tensor([-0.3069, -0.3069, -0.3069])
+    >>> log_partition(torch.eye(3), temperature=1.0)  # log 2
+    tensor([0.6931, 0.6931, 0.6931])
     """
     gather = gather and world_size() > 1
     return _LogPartition.apply(u, temperature, paired, gather)  # pyright: ignore[reportReturnType]
@@ -67,8 +67,11 @@ class _LogPartition(torch.autograd.Function):
             _check_alike_everywhere(u, temperature)
         every = _own_first(u) if gather else u  # n d, or the rows of all processes
         kept: list[Tensor] = []
-        s = torch.zeros(len(u), dtype=_wide(u, temperature), device=u.device)
-        for tile in _tiles(u, every, temperature, paired, kept):
+        tiles = _tiles(u, every, temperature, paired, kept)
+        s = next(tiles).e.sum(1)
+        if len(s) < len(u):
+            s = torch.cat([s, s.new_zeros(len(u) - len(s))])
+        for tile in tiles:
             s[tile.rows] += tile.e.sum(1)
             if tile.mirrored:
                 s[tile.columns] += tile.e.sum(0)
@@ -112,7 +115,7 @@ def _tiles(
     there when it holds them; no tile may be changed.
     """
     n, size = len(u), _TILE.get(u.device.type, 1024)
-    scaled, index = u / temperature, 0
+    scaled, index = None, 0
     for top in range(0, n, size):
         rows = slice(top, min(top + size, n))
         lefts = [*range(top, n, size), *range(n, len(every), size)]
@@ -120,9 +123,10 @@ def _tiles(
             if index < len(kept):
                 e = kept[index]
             else:
+                scaled = u / temperature if scaled is None else scaled
                 with torch.autocast(u.device.type, enabled=False):  # E needs all its digits
                     e = scaled[rows] @ every[left:right].T
-                e = e.to(_wide(u, temperature)).sub_(1 / temperature).exp_()
+                e = e.to(_wide(u, temperature)).exp_()
                 for shift in (0, n // 2, -n // 2) if paired else (0,):  # i itself, its partner
                     offset = top - left + shift
                     if -e.shape[0] < offset < e.shape[1] and left < n:

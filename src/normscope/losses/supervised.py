@@ -58,7 +58,7 @@ def supervised_info_nce(
         class_sum = u.new_zeros(len(counts), u.shape[1]).index_add(0, index, u)
         partner = (class_sum[index] - u) / others.clamp_min(1)[:, None]
     has_positive = others > 0
-    losses = log_partition(u, temperature=tau) - ((u * partner).sum(-1) - 1) / tau
+    losses = log_partition(u, temperature=tau) - (u * partner).sum(-1) / tau
     return ((losses * has_positive).sum() / has_positive.sum().clamp_min(1)).to(u.dtype)
 
 

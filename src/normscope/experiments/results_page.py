@@ -1,0 +1,75 @@
+"""The page of stored results: claims with verdicts, and figures drawn anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normscope._checks import invalid
+from normscope._environment import versions
+from normscope.experiments.registry import load
+from normscope.experiments.results import Claim, Results, Verdict
+from normscope.experiments.summary import ours, true_if
+from normscope.report.figures import style
+from normscope.report.html import Mark, Page, Picture, Section, Table
+
+_MARKS: dict[Verdict, Mark] = {
+    "reproduced": "yes",
+    "not reproduced": "no",
+    "inconclusive": "open",
+}
+_HEADINGS = ("claim", "recipe", "paper", "true if", "ours", "verdict")
+
+
+def results_page(stored: Sequence[Results]) -> Page:
+    """All that the numbers decide, judged and drawn from them alone.
+
+    Args:
+        stored: as `Results.load` gives them, at least one.
+
+    Raises:
+        ValueError: if some lack the numbers that their experiment makes.
+    """
+    judged = [(results, _judged(results)) for results in stored]
+    verdicts = [claim.verdict for _, (claims, _) in judged for claim in claims]
+    tally = ", ".join(f"{verdicts.count(v)} {v}" for v in _MARKS if v in verdicts)
+    lead = (
+        f"{len(verdicts)} claims: {tally}. A claim is reproduced if the 95 % interval over seeds "
+        "lies where its sentence is true, not reproduced if it lies outside, inconclusive between."
+    )
+    sections = [_section(results, claims, drawn) for results, (claims, drawn) in judged]
+    return Page("Results", lead, sections, f"normscope {versions()['normscope']}.")
+
+
+def _judged(results: Results) -> tuple[list[Claim], Picture]:
+    experiment = load(results.experiment)
+    try:
+        claims = experiment.check(results)
+        with style():
+            figure = experiment.plot(results)
+        return claims, Picture.of(figure, f"{experiment.TITLE}, {results.scale} scale.")
+    except Exception:  # numbers that are not there raise errors of any kind
+        name = f"{results.experiment}.{results.scale}.json"
+        advice = f"Run normscope reproduce {results.experiment} again."
+        raise invalid(name, "as `reproduce` wrote it", "another, or half of it", advice) from None
+
+
+def _section(results: Results, claims: list[Claim], drawn: Picture) -> Section:
+    experiment, made = load(results.experiment), results.provenance
+    caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
+    used = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
+    seeds = f"{results.seeds} {'seed' if results.seeds == 1 else 'seeds'} from {results.seed}"
+    took = f"{seeds}, {made.get('seconds')} s on {made.get('hardware')}; {used}."
+    rows = [
+        [c.sentence, c.recipe.replace("_", " "), c.paper, true_if(c), ours(c), c.verdict]
+        for c in claims
+    ]
+    marks: dict[tuple[int, int], Mark] = {
+        (i, len(_HEADINGS) - 1): _MARKS[claim.verdict] for i, claim in enumerate(claims)
+    }
+    return Section(
+        experiment.TITLE,
+        [caption, took],
+        Table(_HEADINGS, rows, numeric=(4,), marks=marks),
+        [drawn],
+        [made["command"]],
+    )
