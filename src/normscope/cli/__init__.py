@@ -11,6 +11,7 @@ from normscope.cli.data import app as data
 from normscope.cli.demo import demo
 from normscope.cli.evaluate import evaluate
 from normscope.cli.processes import first_process, leave
+from normscope.cli.report import report
 from normscope.cli.reproduce import reproduce
 from normscope.cli.score import score
 from normscope.cli.train import train
@@ -21,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, evaluate, score, reproduce):
+for command in (demo, train, evaluate, score, report, reproduce):
     app.command()(command)
 app.add_typer(data, name="data")
 

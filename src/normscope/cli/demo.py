@@ -10,10 +10,11 @@ import typer
 
 from normscope._environment import processor, versions
 from normscope.cli.console import errors, out, refuse, writable_folder
-from normscope.engine import RunResult, RunSpec, Stopped, train
+from normscope.engine import RunResult, RunSpec, Stopped, evaluate, train
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import Claim, Results
 from normscope.experiments.runner import reproduce
+from normscope.report.evaluated import norms_section
 from normscope.report.figures import style
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.runs import curves, summary_table
@@ -57,6 +58,7 @@ def demo(
             )
             for name, values in RUNS.items()
         }
+        _evaluate(runs["SimCLR"].folder)
         simulations = _simulate(folder / "results")
     except (Stopped, KeyboardInterrupt):
         errors.print("Stopped. What is finished is kept; the same command goes on.")
@@ -70,6 +72,12 @@ def demo(
 
 def _file_name(name: str) -> str:
     return name.lower().replace(", ", "-").replace(" ", "-")
+
+
+def _evaluate(run: Path) -> None:
+    if not (run / "evaluation.json").exists():  # which is written last
+        with errors.status("evaluating SimCLR"):
+            evaluate(run)
 
 
 def _simulate(folder: Path) -> dict[str, tuple[Results, list[Claim]]]:
@@ -91,7 +99,12 @@ def _page(
         title="What embedding norms do to self-supervised learning",
         lead="The direction of an embedding is what the network says; its norm is how sure it is, "
         "and how slowly it will learn.",
-        sections=[_runs_section(runs), _simulation_section(simulations), _next_section()],
+        sections=[
+            _runs_section(runs),
+            norms_section(runs["SimCLR"].folder),
+            _simulation_section(simulations),
+            _next_section(),
+        ],
         footer=f"normscope {versions()['normscope']}, {seconds:.0f} s on {processor()}.",
     )
 
@@ -142,6 +155,7 @@ def _next_section() -> Section:
         commands=[
             "normscope train simclr --data cifar10 --cut 3 --epochs 100",
             "normscope evaluate RUN",
+            "normscope report RUN",
             "normscope reproduce all --kind simulation --scale paper",
             "normscope data list",
         ],

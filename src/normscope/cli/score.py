@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from normscope.cli.console import errors, out, refuse
+from normscope.report.score_page import ScoredFile, score_page
 from normscope.scoring import (
     Reference,
     Summary,
@@ -41,6 +43,7 @@ def score(
     save_reference: Annotated[
         Path | None, typer.Option(help="keep the fitted reference in this .npz")
     ] = None,
+    html: Annotated[bool, typer.Option("--html", help="a page beside the scores, too")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
 ) -> None:
     """Give each embedding a confidence and a novelty, by its norm among a reference's.
@@ -49,12 +52,13 @@ def score(
     normscope score new.npy --reference train.npy
     normscope score new.parquet --reference train.parquet --covariate text_length
     normscope score new.npy --reference train.npy --labels classes.npy --save-reference fit.npz
-    normscope score new.safetensors --reference fit.npz --out new.csv
+    normscope score new.safetensors --reference fit.npz --out new.csv --html
     normscope score runs/simclr-digits-0123456789 --reference runs/simclr-digits-0123456789
 
     Reads .npy, .npz, .parquet and .safetensors of any length; a run's test images against its
     training images. Writes id, norm, score (the share of the reference with smaller norms),
-    novelty (bits of surprise at so small a norm) and status to .parquet, .npz or .csv.
+    novelty (bits of surprise at so small a norm) and status to .parquet, .npz or .csv; with
+    --html, a page of the same name that shows them.
     """
     target = target or default_out(file)
     covariates = covariate or []
@@ -62,6 +66,9 @@ def score(
     check_out(target, force=force, inputs=inputs)
     if save_reference is not None:
         _check_save(save_reference, force=force, others=(*inputs, target))
+    page = target.with_suffix(".html") if html else None
+    if page is not None and (page.is_dir() or (page.exists() and not force)):
+        refuse(f"--html must make a new file, got {str(page)!r}. --force replaces it.")
     classes = None if labels is None else _classes(labels)
     source = open_embeddings(file, split="test", covariates=covariates)
     fitted = load_reference(reference)
@@ -87,6 +94,8 @@ def score(
         errors.print("Stopped. No scores were written.")
         raise typer.Exit(130) from None
     _tell(fitted, summary, target)
+    if page is not None:
+        _write_page(page, _scored_file(file, reference, fitted, summary))
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
@@ -116,17 +125,59 @@ def _check_columns(known: int | None, given: int) -> None:
 
 
 def _tell(reference: Reference, summary: Summary, target: Path) -> None:
-    for owner, counts in (("the reference", reference.left_out), ("FILE", summary.statuses)):
-        for status, n in counts.items():
-            _line(errors, f"{n:,} {'row' if n == 1 else 'rows'} of {owner}: {_MEANING[status]}")
-    for line in reference.confidence.warnings:
+    counts = [*_left_out("the reference", reference.left_out), *_left_out("FILE", summary.statuses)]
+    for line in [*counts, *reference.confidence.warnings]:
         _line(errors, line)
     if reference.confidence.trust is not None:
-        auroc = f"{reference.confidence.trust:.2f}".removeprefix("0")
-        _line(out, f"the norm tells right from wrong with AUROC {auroc} in the reference")
+        _line(out, _trust(reference.confidence.trust))
+    _line(out, f"{_in_words(reference, summary)}: {target}")
+
+
+def _left_out(owner: str, counts: dict[str, int]) -> list[str]:
+    return [
+        f"{n:,} {'row' if n == 1 else 'rows'} of {owner}: {_MEANING[status]}"
+        for status, n in counts.items()
+    ]
+
+
+def _trust(auroc: float) -> str:
+    shown = f"{auroc:.2f}".removeprefix("0")
+    return f"the norm tells right from wrong with AUROC {shown} in the reference"
+
+
+def _in_words(reference: Reference, summary: Summary) -> str:
     of = "" if reference.norm_mean is None else f" ({reference.norm_mean:.4g} in the reference)"
     low = f"{summary.low:.1%} below the reference's 5 % quantile"
-    _line(out, f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}: {target}")
+    return f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}"
+
+
+def _write_page(path: Path, found: ScoredFile) -> None:
+    try:
+        score_page(found).save(path)
+    except OSError as error:
+        refuse(f"--html must be writable, got {str(path)!r}: {error.strerror or error}.")
+    _line(out, f"Open {path.resolve().as_uri()}")
+
+
+def _scored_file(file: Path, reference: Path, fitted: Reference, summary: Summary) -> ScoredFile:
+    """What the page shows."""
+    trust, norms = fitted.confidence.trust, summary.norms
+    told = [f"{_in_words(fitted, summary)}.", *_left_out("the reference", fitted.left_out)]
+    scored = summary.rows - sum(summary.statuses.values())
+    without = {_MEANING[status]: n for status, n in summary.statuses.items()}
+    return ScoredFile(
+        name=file.name,
+        reference=reference.name,
+        told=[*told, *fitted.confidence.warnings, *([] if trust is None else [_trust(trust)])],
+        edges=np.empty(0) if norms is None else norms.edges,
+        shares=np.empty(0) if norms is None else norms.shares,
+        reference_shares=None if norms is None else norms.reference,
+        scores=summary.scores,
+        statuses={"scored": scored, **without},
+        explained=fitted.confidence.explained,
+        highest=[astuple(row) for row in summary.highest],
+        lowest=[astuple(row) for row in summary.lowest],
+    )
 
 
 def _line(console: Console, text: str) -> None:

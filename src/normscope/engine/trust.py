@@ -141,10 +141,11 @@ def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict
     Returns:
         `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first; with
         `_rows` and `_correct` after either name, which images these are and whether they are
-        classified right, (classes, 10). A class with fewer images repeats its own.
+        classified right, (classes, 10). A class with fewer images repeats its own. And
+        `classes`, their names.
     """
     labels = np.asarray(images.test.labels)
-    found: dict[str, np.ndarray] = {}
+    found = {"classes": np.array(images.classes, dtype=str)}
     for name, sign in (("highest", -1), ("lowest", 1)):
         chosen = []
         for c in range(len(images.classes)):

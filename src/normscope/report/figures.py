@@ -37,6 +37,7 @@ _STYLE: dict[Any, Any] = {
     "figure.dpi": 150,
     "savefig.dpi": 150,
     "pdf.fonttype": 42,  # text stays text
+    "svg.hashsalt": "normscope",  # the same file every time
 }
 
 

@@ -1,26 +1,48 @@
-"""One HTML page that needs nothing but itself: no script, no network."""
+"""One HTML page that needs nothing but itself: no library, no network."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.figure import Figure
 
 from normscope._files import whole_file
 from normscope.report.figures import style
 
+Mark = Literal["best", "yes", "no", "open"]
+_LONG = 40  # characters: a cell of so many is given room
+_OURS = b'<meta name="generator" content="normscope">'
+
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under headings; `numeric` columns are set flush right."""
+    """Rows of text under headings, sorted by a click on one of them.
+
+    Attributes:
+        headings: of the columns.
+        rows: of cells, as many as headings.
+        numeric: columns that are set flush right, and sorted by the number they begin with.
+        marks: (row, column) -> how a cell stands out: the best, or a verdict.
+    """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: Collection[int] = ()
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+
+    def look(self, row: int, column: int) -> str:
+        """The classes of a cell."""
+        classes = ["number"] if column in self.numeric else []
+        if column not in self.numeric and len(self.rows[row][column]) > _LONG:
+            classes.append("long")
+        mark = self.marks.get((row, column))
+        return " ".join([*classes, *([mark] if mark else [])])
 
 
 @dataclass(frozen=True)
@@ -44,13 +66,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs, then a table, then figures, then commands."""
+    """A part of the page: paragraphs, then a table, then figures, then commands.
+
+    A folded one shows its title alone until it is opened or printed.
+    """
 
     title: str
     texts: Sequence[str] = ()
     table: Table | None = None
     figures: Sequence[Picture] = ()
     commands: Sequence[str] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +89,7 @@ class Page:
     footer: str = field(default="")
 
     def render(self) -> str:
-        """The page as HTML; every text is escaped."""
+        """The page as HTML; every text is escaped, and only the page's own script may run."""
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
         loader = PackageLoader("normscope.report")
@@ -74,10 +100,22 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        return environment.get_template("page.html").render(page=self)
+        script = loader.get_source(environment, "page.js")[0]
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        return environment.get_template("page.html").render(
+            page=self, script=script, script_hash=f"sha256-{digest}"
+        )
 
     def save(self, path: Path) -> None:
         """Write the page, whole or not at all."""
         text = self.render()
         with whole_file(path) as partial:
             partial.write_text(text, encoding="utf-8")
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that `Page.save` wrote, which may be replaced by another."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return _OURS in stream.read(1000)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from normscope.engine import RunResult
+from normscope._checks import invalid
+from normscope.engine import RunFolder, RunResult
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, new_figure, style
 from normscope.report.html import Table
 
@@ -21,6 +23,18 @@ _LOOKS = [
     {"color": PINK, "linestyle": (0, (5, 1))},
     {"color": SKY, "linestyle": (0, (1, 1))},
 ]
+
+
+def check_logged(run: RunResult) -> None:
+    """Refuse a run whose log is not as it was written."""
+    try:
+        for series in (_norms, _rates, _losses, _accuracies):
+            if not len(series(run)[0]):
+                raise ValueError
+        [record["line"] for record in run.metrics("alarm")]
+    except Exception:  # what is damaged raises errors of any kind
+        path, advice = RunFolder(run.folder).metrics, "Remove the folder, and train anew."
+        raise invalid(str(path), "as train wrote it", "another, or half of it", advice) from None
 
 
 def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
@@ -77,7 +91,12 @@ def _drawn(
         if "xscale" in scales:  # measured at powers of two
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
-        figure.legend(loc="outside upper center", ncols=2)
+        if "yscale" in scales:  # 0.5 and 2, rather than powers of ten
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        if len(runs) > 1:
+            figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 

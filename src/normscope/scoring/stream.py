@@ -13,7 +13,8 @@ import numpy as np
 
 from normscope._checks import invalid
 from normscope.evaluation.calibration import NormConfidence
-from normscope.scoring.blocks import COVARIATE, OK, STATUSES, Batch, Source
+from normscope.scoring.blocks import COVARIATE, OK, Batch, Source
+from normscope.scoring.tally import Summary, Tally, counted, named
 from normscope.scoring.writers import written
 
 Progress = Callable[[int, int], None]
@@ -39,23 +40,6 @@ class Reference:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a file's norms say.
-
-    Attributes:
-        rows: all of them.
-        norm_mean: of the rows that have a score; NaN if none has.
-        low: the share of these below the reference's 5 % quantile.
-        statuses: status -> rows, but for those that are "ok".
-    """
-
-    rows: int
-    norm_mean: float
-    low: float
-    statuses: dict[str, int]
-
-
 def fit_reference(
     source: Source, *, labels: np.ndarray | None = None, progress: Progress | None = None
 ) -> Reference:
@@ -79,7 +63,7 @@ def fit_reference(
     for batch in source.batches():
         status = _with_covariates(batch)
         fine = status == OK
-        counts.update(_counted(status))
+        counts.update(counted(status))
         norms.append(batch.norms[fine])
         columns.append({name: column[fine] for name, column in batch.covariates.items()})
         if sample is not None:
@@ -94,7 +78,7 @@ def fit_reference(
     if sample is not None and labels is not None:
         z, rows = np.concatenate(sample.z), np.concatenate(sample.rows)
         confidence.trust = NormConfidence.fit(z, labels[rows].astype(np.int64)).trust
-    return Reference(confidence, float(joined.mean()), _named(counts))
+    return Reference(confidence, float(joined.mean()), named(counts))
 
 
 def load_reference(path: Path) -> Reference | None:
@@ -143,8 +127,8 @@ def score_file(
         progress: called with the rows scored and the rows in all.
     """
     seen = np.empty(0, np.int64)
-    counts: Counter[int] = Counter()
-    total, low, start = 0.0, 0, 0
+    tally = Tally()
+    start = 0
     with written(out) as writer:
         for batch in _ahead(_merged(source.batches())):
             rows = slice(start, start + len(batch))
@@ -156,25 +140,20 @@ def score_file(
                 seen[rows] = _hashes(ids)
             status = _with_covariates(batch)
             score, novelty = _scored(reference.confidence, batch)
-            writer.write(
-                {
-                    "id": ids,
-                    "norm": batch.norms,
-                    "score": score,
-                    "novelty": novelty,
-                    "status": status,
-                }
-            )
-            counts.update(_counted(status))
-            total += batch.norms[status == OK].sum()
-            low += int((score < 0.05).sum())
+            columns = {
+                "id": ids,
+                "norm": batch.norms,
+                "score": score,
+                "novelty": novelty,
+                "status": status,
+            }
+            writer.write(columns)
+            tally.add(columns)
             start = rows.stop
             if progress is not None:
                 progress(start, source.rows)
         _check_distinct(source.path, seen)
-    scored = counts[OK]
-    mean, share = (total / scored, low / scored) if scored else (float("nan"), float("nan"))
-    return Summary(start, float(mean), share, _named(counts))
+    return tally.summary(reference.confidence)
 
 
 def _scored(confidence: NormConfidence, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -248,12 +227,3 @@ def _check_distinct(path: Path, seen: np.ndarray) -> None:
         first, second = np.flatnonzero(seen == ordered[1:][again][0])[:2]
         got = f"{again.sum():,} that occur again, as in rows {first:,} and {second:,}"
         raise invalid(f"id of {path}", "distinct", got, "Give each row its own.")
-
-
-def _counted(status: np.ndarray) -> dict[int, int]:
-    found = np.bincount(status, minlength=len(STATUSES))
-    return {code: int(n) for code, n in enumerate(found) if n}
-
-
-def _named(counts: Counter[int]) -> dict[str, int]:
-    return {STATUSES[code]: n for code, n in sorted(counts.items()) if code != OK}

@@ -1,0 +1,93 @@
+"""normscope report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.experiments.registry import EXPERIMENTS
+from normscope.experiments.results import SCALES, Results
+from normscope.experiments.results_page import results_page
+from normscope.experiments.summary import stored_results
+from normscope.report.html import Page, is_page
+from normscope.report.run_page import run_page
+from normscope.report.runs_page import runs_page
+
+
+def report(
+    places: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...|RESULTS...", help="folders or files", show_default=False),
+    ],
+    target: Annotated[
+        Path | None, typer.Option("--out", help="default: report.html in the folder")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+) -> None:
+    """One self-contained HTML page on a run, on several, or on results.
+
+    \b
+    normscope report runs/simclr-digits-0123456789     what it learnt, and what its norms say
+    normscope report runs/*                            several runs beside each other
+    normscope report results                           claims, verdicts and figures
+    normscope report results/density.paper.json --out density.html
+
+    The page needs no network and no other file. What `normscope evaluate RUN` adds is on it if
+    it was called. A page made by this command is replaced by a newer one; any other file stays
+    unless forced.
+    """
+    places = list(dict.fromkeys(places))
+    kinds = {place: _kind(place) for place in places}
+    for place, kind in kinds.items():
+        if kind is None:
+            wanted = "a run's folder, a results folder or a result's JSON file"
+            refuse(f"RUN must be {wanted}, got {str(place)!r}.")
+    if len(set(kinds.values()) - {"file", "results"}) and set(kinds.values()) != {"run"}:
+        refuse("RUN and RESULTS must be on pages of their own, got both. Call it for each.")
+    target = target or _default_out(places, kinds[places[0]])
+    _check_out(target, force=force)
+    with errors.status("drawing"):
+        page = _page(places, runs=kinds[places[0]] == "run")
+    writable_folder(target.parent)
+    page.save(target)
+    out.print(f"Open {target.resolve().as_uri()}", highlight=False, soft_wrap=True)
+
+
+def _kind(place: Path) -> str | None:
+    """What a page can be made of: a "run", a folder of "results", or a result's "file"."""
+    if place.is_file():
+        return "file" if place.suffix == ".json" else None
+    if (place / "spec.json").is_file():
+        return "run"
+    names = (f"{name}.{scale}.json" for name in EXPERIMENTS for scale in SCALES)
+    return "results" if any((place / name).is_file() for name in names) else None
+
+
+def _page(places: list[Path], *, runs: bool) -> Page:
+    if runs:
+        return run_page(places[0]) if len(places) == 1 else runs_page(places)
+    stored: list[Results] = []
+    for place in places:
+        stored += stored_results(place) if place.is_dir() else [Results.load(place)]
+    return results_page(stored)
+
+
+def _default_out(places: list[Path], kind: str | None) -> Path:
+    """In the one folder, or in that which holds all the runs or files."""
+    if len(places) == 1 and kind != "file":
+        return places[0] / "report.html"
+    folders = {place.resolve().parent for place in places}
+    if len(folders) > 1:
+        refuse("--out must be given where the places have no folder in common, got none.")
+    return places[0].parent / "report.html"
+
+
+def _check_out(target: Path, *, force: bool) -> None:
+    if target.suffix != ".html" or target.is_dir():
+        refuse(f"--out must be a file ending in .html, got {str(target)!r}.")
+    if target.exists() and not force and not is_page(target):
+        wanted = "a new file, or a page made before"
+        refuse(f"--out must be {wanted}, got {str(target)!r}. --force replaces it.")

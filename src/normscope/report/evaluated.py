@@ -1,0 +1,75 @@
+"""What `evaluate` left in a run's folder, read and shown; damaged files are refused by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normscope._checks import invalid
+from normscope.report.html import Section
+from normscope.report.norm_sections import (
+    confidence_pictures,
+    gallery_section,
+    layers_section,
+    norm_sections,
+    norms_in_words,
+    splits_pictures,
+)
+
+
+def stored_evaluation(folder: Path) -> dict[str, Any] | None:
+    """What `evaluate` found for a run; None if it was not called."""
+    path = folder / "evaluation.json"
+    if not path.exists():
+        return None
+    with _as_written(path):
+        found = json.loads(path.read_text())
+        norms_in_words(found)
+        if not {"layers", "novelty"} <= set(found) or "aurc" not in found["calibration"]:
+            raise KeyError
+        return found
+
+
+def evaluated_sections(folder: Path, found: dict[str, Any]) -> list[Section]:
+    """All that was found, and the gallery."""
+    with _as_written(folder / "evaluation.json"):
+        sections = [layers_section(found), *norm_sections(found)]
+    return [*sections, *_gallery(folder)]
+
+
+def norms_section(folder: Path) -> Section:
+    """The norms of an evaluated run in short: by split, against being right, and the gallery."""
+    with _as_written(folder / "evaluation.json"):
+        found = json.loads((folder / "evaluation.json").read_text())
+        text = norms_in_words(found).strip()
+        pictures = [
+            *splits_pictures(found["splits"])[:1],
+            *confidence_pictures(found["confidence"]),
+        ]
+    pictures += [picture for section in _gallery(folder) for picture in section.figures]
+    return Section("What the norms say", [text], figures=pictures)
+
+
+def _gallery(folder: Path) -> list[Section]:
+    path = folder / "gallery.npz"
+    if not path.exists():
+        return []
+    with _as_written(path):
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return [gallery_section(arrays)]
+
+
+@contextmanager
+def _as_written(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception:  # what is damaged raises errors of any kind
+        advice = f"Run normscope evaluate {shlex.quote(str(path.parent))} again."
+        raise invalid(str(path), "as evaluate wrote it", "another, or half", advice) from None

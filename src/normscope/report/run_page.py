@@ -1,0 +1,110 @@
+"""The page of one run: how it trained, and what its norms say."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from normscope._environment import versions
+from normscope.engine import RunFolder, RunResult, RunSpec
+from normscope.report.evaluated import evaluated_sections, stored_evaluation
+from normscope.report.html import Page, Picture, Section, Table
+from normscope.report.norm_sections import norms_in_words
+from normscope.report.runs import check_logged, curves
+
+_SAID = ("data", "net", "epochs", "batch", "lr")  # always, in the command that makes a run anew
+_USUAL = {"recipe": "text", "cut": 1.0, "grad_scale": 0.0}  # only if they are not these
+
+
+def run_page(folder: Path | str) -> Page:
+    """Everything known of a finished run, from its folder's files alone.
+
+    What `evaluate` adds is there if it was called.
+
+    Raises:
+        ValueError: if the folder is no finished run's, or a file in it is damaged.
+    """
+    run = RunFolder(Path(folder))
+    result = RunResult.load(folder)
+    check_logged(result)
+    spec = result.spec
+    found = stored_evaluation(run.path)
+    lead = f"{_training_in_words(result)}{'' if found is None else norms_in_words(found)}"
+    sections = [_training_section(run, result)]
+    if found is None:
+        advice = f"This run was not evaluated yet: normscope evaluate {shlex.quote(str(folder))}"
+        sections.append(Section("What the norms say", [f"{advice} adds the rest of this page."]))
+    else:
+        sections += evaluated_sections(run.path, found)
+    sections.append(_spec_section(run, spec))
+    made = f"normscope {versions()['normscope']}, from {run.path.resolve().name}."
+    return Page(f"{spec.method} on {spec.data}", lead, sections, made)
+
+
+def _training_in_words(result: RunResult) -> str:
+    """What was trained, and what it came to."""
+    spec = result.spec
+    mended = f", cut by {spec.cut:g}" if spec.cut != 1 else ""
+    mended += f", GradScale {spec.grad_scale:g}" if spec.grad_scale else ""
+    return (
+        f"{spec.method} on {spec.data} with {spec.net}{mended}, {spec.epochs} epochs: kNN "
+        f"{result.knn:.1%} of the test images right, their mean norm {result.norm:.3g}."
+    )
+
+
+def _training_section(run: RunFolder, result: RunResult) -> Section:
+    alarms = [record["line"] for record in result.metrics("alarm")]
+    drawn = curves({run.path.name: result})
+    few = f"Alarms, {len(alarms):,} in all:" if alarms else "No alarm was raised."
+    return Section(
+        "Training",
+        [
+            f"{result.steps:,} steps in {result.seconds:.0f} s, {result.images_per_second:,.0f} "
+            f"images per second. {few}",
+            *alarms[:10],
+        ],
+        figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],
+    )
+
+
+def _spec_section(run: RunFolder, spec: RunSpec) -> Section:
+    about = json.loads(run.spec_file.read_text())  # which RunResult.load has read before
+    made = [f"{name} {value}" for name, value in about["versions"].items()]
+    rows = [[name, _plain(value)] for name, value in spec.to_dict().items()]
+    return Section(
+        "Spec and command",
+        [
+            f"Run on {about['device']}, {about['hardware']}; {', '.join(made)}. "
+            f"Data with SHA-256 {about['data_checksum']}."
+        ],
+        Table(("field", "value"), rows),
+        commands=[command(spec)],
+        folded=True,
+    )
+
+
+def command(spec: RunSpec) -> str:
+    """What trains the same again: all that is not said is filled in alike.
+
+    >>> command(RunSpec(method="simclr", cut=3.0, options={"temperature": 0.2}))[-41:]
+    '--lr 0.18 --cut 3.0 --set temperature=0.2'
+    """
+    said = {name: getattr(spec, name) for name in (*_SAID, *_USUAL)}
+    usual = RunSpec(method=spec.method, **said)
+    words = ["normscope", "train", spec.method]
+    for name, value in said.items():
+        if name in _SAID or value != _USUAL[name]:
+            words += [f"--{name.replace('_', '-')}", _plain(value)]
+    changed = {k: v for k, v in spec.to_dict().items() if getattr(usual, k) != v}
+    options = {k: v for k, v in changed.pop("options", {}).items() if usual.options.get(k) != v}
+    for name, value in {**changed, **options}.items():
+        words += ["--set", f"{name}={_plain(value)}"]
+    return shlex.join(words)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(v)}" for name, v in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)

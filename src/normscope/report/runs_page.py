@@ -1,0 +1,73 @@
+"""The page that compares runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from normscope._environment import versions
+from normscope.engine import RunResult
+from normscope.report.evaluated import stored_evaluation
+from normscope.report.html import Page, Picture, Section, Table
+from normscope.report.norm_sections import short
+from normscope.report.norms import KNOWN
+from normscope.report.run_page import command
+from normscope.report.runs import check_logged, curves, summary_table
+
+
+def runs_page(folders: Sequence[Path]) -> Page:
+    """Several finished runs beside each other: curves, numbers, and norms where evaluated.
+
+    Raises:
+        ValueError: if a folder is no finished run's, or a file in it is damaged.
+    """
+    results = [RunResult.load(folder) for folder in folders]
+    for result in results:
+        check_logged(result)
+    runs = dict(zip(_names(folders), results, strict=True))
+    evaluated = {name: stored_evaluation(run.folder) for name, run in runs.items()}
+    best = max(runs, key=lambda name: runs[name].knn)
+    lead = f"{len(runs)} runs. The best by kNN is {best}, with {runs[best].knn:.1%}."
+    drawn = curves(runs)
+    sections = [
+        Section(
+            "Training",
+            table=summary_table(runs),
+            figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],
+        ),
+        _norms_section(evaluated),
+        Section("Commands", commands=[command(run.spec) for run in results], folded=True),
+    ]
+    return Page("Runs compared", lead, sections, f"normscope {versions()['normscope']}.")
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """A name for each run: its folder's, or as much of the path as tells them apart."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath([folder.resolve() for folder in folders])
+    return [os.path.relpath(folder.resolve(), common) for folder in folders]
+
+
+def _norms_section(stored: Mapping[str, Mapping[str, Any] | None]) -> Section:
+    title = "What the norms say"
+    evaluated = {name: found for name, found in stored.items() if found is not None}
+    lacking = [name for name in stored if name not in evaluated]
+    if not evaluated:
+        return Section(title, ["None of them was evaluated yet: normscope evaluate RUN."])
+    new = {name for found in evaluated.values() for name in found["splits"] if name not in KNOWN}
+    rows = []
+    for name, found in evaluated.items():
+        means = [short(found["splits"].get(split, {"mean": None})["mean"]) for split in sorted(new)]
+        told = found["confidence"]["knn"]
+        numbers = [told["auroc"], told["spearman"], found["calibration"]["aurc"]]
+        rows.append([name, *means, *(short(value, ".3f") for value in numbers)])
+    headings = ("run", *(f"norm on {split}" for split in sorted(new)))
+    headings += ("AUROC of being right", "Spearman", "AURC")
+    text = "Norms on new images are over the mean of the training images."
+    if lacking:
+        text += f" Not evaluated yet: {', '.join(lacking)}."
+    return Section(title, [text], Table(headings, rows, numeric=range(1, len(headings))))
