@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.main import get_command
 
 from normscope.cli import app
-from normscope.cli.train import _settings
+from normscope.cli.train import _settings, train
 from normscope.engine import RunFolder, RunSpec, trust
 from normscope.report.run_page import command, run_page
 
@@ -23,8 +24,8 @@ WORDS = ["--epochs", "2", "--cut", "3", "--set", "temperature=0.2", "--set", "mo
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    train = ["train", "simclr", *WORDS, "--device", "cpu", "--quiet", "--out", str(folder)]
-    for words in (train, ["evaluate", str(folder), "--device", "cpu"], ["report", str(folder)]):
+    trained = ["train", "simclr", *WORDS, "--device", "cpu", "--quiet", "--out", str(folder)]
+    for words in (trained, ["evaluate", str(folder), "--device", "cpu"], ["report", str(folder)]):
         app(words, standalone_mode=False)
     return folder
 
@@ -94,7 +95,9 @@ def test_the_command_on_the_page_makes_the_same_run(run: Path) -> None:
     spec = RunFolder(run).spec()
     words = command(spec).split()
     assert f"<pre>{' '.join(words)}</pre>" in (run / "report.html").read_text()
-    typed = get_command(app).commands["train"].make_context("train", words[2:]).params
+    line = typer.Typer()
+    line.command()(train)
+    typed = get_command(line).make_context("train", words[2:]).params
     names = {f.name for f in fields(RunSpec)}
     values = {k: v for k, v in typed.items() if k in names and v is not None}
     values |= _settings(typed["set_"], names - {"options"}, set())

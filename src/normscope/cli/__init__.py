@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 import typer
 
 from normscope.cli.console import errors
-from normscope.cli.data import app as data
-from normscope.cli.demo import demo
-from normscope.cli.evaluate import evaluate
 from normscope.cli.processes import first_process, leave
-from normscope.cli.report import report
-from normscope.cli.reproduce import reproduce
-from normscope.cli.score import score
-from normscope.cli.train import train
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-for command in (demo, train, evaluate, score, report, reproduce):
-    app.command()(command)
-app.add_typer(data, name="data")
+COMMANDS = ("demo", "train", "evaluate", "score", "report", "reproduce", "data")
 
 
-@app.callback()
+def app(words: Sequence[str] | None = None, **options: Any) -> Any:
+    """Run these words, or those that Python was started with.
+
+    Only the module of the command that is asked for is imported: all of them take half a second.
+    """
+    words = list(sys.argv[1:] if words is None else words)
+    asked = [name for name in COMMANDS if words[:1] == [name]]
+    line = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    line.callback()(main)
+    for name in asked or COMMANDS:
+        module = import_module(f"normscope.cli.{name}")
+        if name == "data":
+            line.add_typer(module.app, name=name)
+        else:
+            line.command()(getattr(module, name))
+    return line(words, **options)
+
+
 def main() -> None:
     """Train, correct and read cosine-similarity embeddings through their norms."""
 
 
-def run(program: Callable[[], None] = app) -> None:
+def run(program: Callable[[], Any] = app) -> None:
     """The console script: errors that a user can mend are one line, not a traceback."""
     status: int | str | None = 0
     try:

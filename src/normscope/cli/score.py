@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from normscope.cli.console import errors, out, refuse
-from normscope.report.score_page import ScoredFile, score_page
 from normscope.scoring import (
     Reference,
     Summary,
@@ -24,6 +23,9 @@ from normscope.scoring import (
     open_embeddings,
     score_file,
 )
+
+if TYPE_CHECKING:
+    from normscope.report.html import Page
 
 
 def score(
@@ -95,7 +97,7 @@ def score(
         raise typer.Exit(130) from None
     _tell(fitted, summary, target)
     if page is not None:
-        _write_page(page, _scored_file(file, reference, fitted, summary))
+        _write_page(page, _page(file, reference, fitted, summary))
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
@@ -151,21 +153,22 @@ def _in_words(reference: Reference, summary: Summary) -> str:
     return f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}"
 
 
-def _write_page(path: Path, found: ScoredFile) -> None:
+def _write_page(path: Path, page: Page) -> None:
     try:
-        score_page(found).save(path)
+        page.save(path)
     except OSError as error:
         refuse(f"--html must be writable, got {str(path)!r}: {error.strerror or error}.")
     _line(out, f"Open {path.resolve().as_uri()}")
 
 
-def _scored_file(file: Path, reference: Path, fitted: Reference, summary: Summary) -> ScoredFile:
-    """What the page shows."""
+def _page(file: Path, reference: Path, fitted: Reference, summary: Summary) -> Page:
+    from normscope.report.score_page import ScoredFile, score_page  # slow to import
+
     trust, norms = fitted.confidence.trust, summary.norms
     told = [f"{_in_words(fitted, summary)}.", *_left_out("the reference", fitted.left_out)]
     scored = summary.rows - sum(summary.statuses.values())
     without = {_MEANING[status]: n for status, n in summary.statuses.items()}
-    return ScoredFile(
+    found = ScoredFile(
         name=file.name,
         reference=reference.name,
         told=[*told, *fitted.confidence.warnings, *([] if trust is None else [_trust(trust)])],
@@ -178,6 +181,7 @@ def _scored_file(file: Path, reference: Path, fitted: Reference, summary: Summar
         highest=[astuple(row) for row in summary.highest],
         lowest=[astuple(row) for row in summary.lowest],
     )
+    return score_page(found)
 
 
 def _line(console: Console, text: str) -> None:
