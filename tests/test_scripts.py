@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -84,6 +85,74 @@ def test_benchmark_measures_every_way_it_can_import(tmp_path: Path) -> None:
     assert len(ways) + len(skipped) == 4
     assert stored["measured"]["64"]["normscope"]["bytes"] >= 0
     assert "| 64 | normscope |" in (tmp_path / "README.md").read_text()
+
+
+@linux
+def test_neighbours_are_measured_and_the_same_in_every_way(tmp_path: Path) -> None:
+    sizes = ("--bank", 900, "--queries", 150, "--d", 16, "--k", 20)
+    script = ROOT / "benchmarks/knn.py"
+    done = run(script, *sizes, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/knn-cpu.json").read_text())
+    assert set(stored["measured"]) >= {"normscope", "one matrix", "scikit-learn"}
+    skipped = [note for note in stored["notes"] if note.startswith("Skipped")]
+    assert len(stored["measured"]) + len(skipped) == 4
+    assert all(way["shortfall"] < 1e-5 for way in stored["measured"].values())
+
+
+def test_neighbours_that_are_not_the_nearest_fall_short() -> None:
+    code = """
+import torch, knn
+bank, queries = torch.eye(4), torch.tensor([[4.0, 3.0, 2.0, 1.0]])
+for found in ([[1, 0]], [[0, 2]], [[0, 0]]):
+    print(f"{knn.shortfall(bank, queries, torch.tensor(found)):.3f}")
+"""
+    done = run("-c", code, cwd=ROOT / "benchmarks")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0.000", f"{1 / 30**0.5:.3f}", "inf"]
+
+
+def test_augmentations_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
+    ways = ("normscope", "kornia", "torchvision, batched", "torchvision, per image")
+    script = ROOT / "benchmarks/augment.py"
+    sizes = ("--sizes", 8, 40, "--batch", 4, "--rounds", 2)
+    done = run(script, *sizes, "--ways", *ways, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/augment-cpu.json").read_text())
+    skipped = [note for note in stored["notes"] if note.startswith("Skipped")]
+    for speeds in stored["measured"].values():
+        assert next(iter(speeds)) == "normscope"
+        assert len(speeds) + len(skipped) == 4
+        assert min(speeds.values()) > 0
+
+
+@linux
+def test_scaling_fits_an_exponent_to_each_of_three(tmp_path: Path) -> None:
+    sizes = {"images": 64, "batch": 8, "side": 8, "pairs": 2048, "bank": 800, "queries": 9, "d": 8}
+    options = [word for name, value in sizes.items() for word in (f"--{name}", value)]
+    done = run(ROOT / "benchmarks/scaling.py", *options, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/scaling-cpu.json").read_text())
+    assert [of["sizes"][-1] for of in stored["measured"].values()] == [64, 2048, 800]
+    for of in stored["measured"].values():
+        fit, covariance = np.polyfit(np.log(of["sizes"]), np.log(of["values"]), 1, cov=True)
+        assert of["exponent"] == pytest.approx(fit[0])
+        assert of["standard_error"] == pytest.approx(covariance[0, 0] ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("knn", ["--k", "60000"]),
+        ("augment", ["--sizes", "1"]),
+        ("scaling", ["--images", "500"]),
+    ],
+)
+def test_benchmarks_refuse_sizes_in_one_line(tmp_path, script, options) -> None:
+    done = run(ROOT / f"benchmarks/{script}.py", *options, "--folder", tmp_path)
+    assert done.returncode == 2
+    assert f"{options[0]} must be at" in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
 
 
 def test_benchmark_readme_is_made_from_its_results() -> None:

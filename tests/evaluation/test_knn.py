@@ -1,6 +1,9 @@
 """knn: against plain loops and scikit-learn, whatever the tiles, labels and formats."""
 
+import json
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -11,6 +14,24 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from normscope.evaluation import KnnResult, knn
+
+# One process: what a small call loads is loaded before the peak is counted.
+PEAK = """
+import json, sys, torch
+from normscope.evaluation import knn
+
+def status(key):
+    line = next(line for line in open("/proc/self/status") if line.startswith(key))
+    return 1024 * int(line.split()[1])
+
+m, n, d, k = json.loads(sys.argv[1])
+bank, queries, labels = torch.randn(m, d), torch.randn(n, d), torch.arange(m) % 10
+knn(bank[:64], labels[:64], queries[:64], 3)
+open("/proc/self/clear_refs", "w").write("5")  # forget the high-water mark
+before = status("VmRSS")
+result = knn(bank, labels, queries, k)
+print(status("VmHWM") - before - 4 * result.scores.numel())
+"""
 
 
 def sample(m: int, n: int, d: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -46,6 +67,29 @@ def test_knn_equals_plain_loop_whatever_the_tiles(m, n, d, seed, block) -> None:
         torch.testing.assert_close(result.scores, expected)
         assert torch.equal(result.classes, labels.unique())
         assert torch.equal(result.predictions, result.classes[expected.argmax(1)])
+
+
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 70))
+def test_knn_takes_any_of_equally_near_rows(seed: int, k: int, block: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    kinds = torch.eye(3)[torch.randint(3, (60,), generator=generator)]
+    labels, queries = kinds.argmax(1), torch.tensor([[3.0, 2.0, 1.0]])
+    near = (queries @ kinds.T / 14**0.5).squeeze(0).sort(descending=True, stable=True)
+    votes = torch.zeros(3).index_add_(0, labels[near.indices[:k]], near.values[:k].exp())
+    result = knn(kinds, labels, queries, k, 1.0, block=block)
+    expected = (votes / votes.sum())[result.classes]  # a class may be in no row
+    torch.testing.assert_close(result.scores[0], expected)
+
+
+def test_knn_finds_the_same_in_several_default_tiles_as_in_one_matrix() -> None:
+    bank, labels, queries = sample(40_000, 600, 8, 0)  # some 200 queries at a time, in float64
+    u, v = (torch.nn.functional.normalize(x, dim=1) for x in (queries, bank))
+    near = (u @ v.T).topk(50)
+    votes = (near.values / 0.1).exp()
+    column = torch.searchsorted(labels.unique(), labels)[near.indices]
+    expected = torch.zeros(600, 5, dtype=torch.float64).scatter_add_(1, column, votes)
+    result = knn(bank, labels, queries, 50)
+    torch.testing.assert_close(result.scores, expected / votes.sum(1, keepdim=True))
 
 
 def test_knn_at_high_temperature_is_scikit_learns_uniform_vote() -> None:
@@ -106,6 +150,16 @@ def test_knn_default_tiles_bound_memory_for_wide_rows_and_many_neighbours() -> N
         torch.testing.assert_close(result.scores.sum(1), torch.ones(5, dtype=torch.float64))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("sizes", [(100_000, 1500, 128, 200), (60_000, 1500, 64, 3000)])
+def test_knn_stays_below_256_mib_beyond_its_result(sizes: tuple[int, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, json.dumps(sizes)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert 32 << 20 < int(done.stdout) < 256 << 20
+
+
 def test_accuracy_counts_the_truth_among_the_highest_scores() -> None:
     scores = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [0.4, 0.5, 0.1]])
     classes = torch.tensor([3, 5, 9])
@@ -124,15 +178,15 @@ def test_knn_on_a_gpu_equals_the_cpu() -> None:
 
 
 @pytest.mark.gpu
-def test_knn_on_a_gpu_stays_below_256_mib_beyond_its_result() -> None:
-    for m, n, d, k in ((200_000, 5000, 512, 200), (60_000, 500, 2048, 50_000)):
+def test_knn_on_a_gpu_stays_below_2_gib_beyond_its_result() -> None:
+    for m, n, d, k in ((1_000_000, 5000, 512, 200), (60_000, 5000, 2048, 50_000)):
         bank = torch.randn(m, d, device="cuda")
         queries = torch.randn(n, d, device="cuda")
         labels = torch.arange(m, device="cuda") % 10
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         knn(bank, labels, queries, k)
-        assert torch.cuda.max_memory_allocated() - before < 256 << 20
+        assert torch.cuda.max_memory_allocated() - before < 2 << 30
 
 
 def test_knn_refuses_wrong_arguments_in_one_line() -> None:

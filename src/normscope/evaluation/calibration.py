@@ -134,13 +134,18 @@ class NormConfidence:
 
     def score_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
         """`score` for norms already taken, (n,)."""
-        below, up_to, total = self._counts(norms, covariates)
-        return (below + up_to) / 2 / total
+        return self.scored_norms(norms, covariates)[0]
 
     def novelty_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
         """`novelty` for norms already taken, (n,)."""
-        _, up_to, total = self._counts(norms, covariates)
-        return np.log2((total + 1) / (1 + up_to))
+        return self.scored_norms(norms, covariates)[1]
+
+    def scored_norms(
+        self, norms: Values, covariates: Covariates | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`score` and `novelty` for norms already taken, (n,) each, looked up once."""
+        below, up_to, total = self._counts(norms, covariates)
+        return (below + up_to) / 2 / total, np.log2((total + 1) / (1 + up_to))
 
     def calibrate(
         self,

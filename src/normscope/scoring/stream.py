@@ -139,7 +139,8 @@ def score_file(
                 seen = seen if len(seen) else np.empty(source.rows, np.int64)
                 seen[rows] = _hashes(ids)
             status = _with_covariates(batch)
-            score, novelty = _scored(reference.confidence, batch)
+            found = reference.confidence.scored_norms(batch.norms, batch.covariates or None)
+            score, novelty = (values.astype(np.float32) for values in found)
             columns = {
                 "id": ids,
                 "norm": batch.norms,
@@ -154,17 +155,6 @@ def score_file(
                 progress(start, source.rows)
         _check_distinct(source.path, seen)
     return tally.summary(reference.confidence)
-
-
-def _scored(confidence: NormConfidence, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Score and novelty of each row, float32."""
-    order = np.argsort(batch.norms)  # neighbours are looked up in less than half the time
-    norms = batch.norms[order]
-    covariates = {name: column[order] for name, column in batch.covariates.items()} or None
-    score, novelty = np.empty((2, len(batch)), np.float32)
-    score[order] = confidence.score_norms(norms, covariates)
-    novelty[order] = confidence.novelty_norms(norms, covariates)
-    return score, novelty
 
 
 def _merged(batches: Iterator[Batch]) -> Iterator[Batch]:
