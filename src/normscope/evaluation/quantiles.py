@@ -38,18 +38,23 @@ class Quantiles:
         >>> Quantiles.of(np.array([1.0, 2.0, 2.0]), most=9).counts(np.array([0.0, 2.0, 3.0]))
         (array([0., 1., 3.]), array([0., 3., 3.]))
         """
-        ranks = _ranks(self.total, len(self.values))
-        # after j kept values: those up to the last of them, and half of those before the next
-        between = (ranks[:-1] + 1 + ranks[1:]) / 2
-        below = np.concatenate([[0.0], between, [float(self.total)]])
         first = self._place(x)
         last = first.copy()
         # only a kept value itself has another place on its right: few rows, and the search is slow
         tied = np.flatnonzero(self.values[np.minimum(first, len(self.values) - 1)] == x)
         last[tied] = np.searchsorted(self.values, x[tied], "right")
-        left, right = below[first], below[last]
-        left[np.isnan(x)] = right[np.isnan(x)] = np.nan
+        left, right = self._below[first], self._below[last]
+        unknown = np.isnan(x)
+        left[unknown] = right[unknown] = np.nan
         return left, right
+
+    @cached_property
+    def _below(self) -> np.ndarray:
+        """How many of the sample lie below what has j kept values below it, (q + 1,)."""
+        ranks = _ranks(self.total, len(self.values))
+        # after j kept values: those up to the last of them, and half of those before the next
+        between = (ranks[:-1] + 1 + ranks[1:]) / 2
+        return np.concatenate([[0.0], between, [float(self.total)]])
 
     def _place(self, x: np.ndarray) -> np.ndarray:
         """How many kept values are below each x: `np.searchsorted`, in a fifth of its time."""
