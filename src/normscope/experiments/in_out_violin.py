@@ -25,7 +25,7 @@ from normscope.report.norms import bars, violins
 
 TITLE = "Figs. in_out_violin, in_out_distribution_norms: norms fall on new images"
 KIND = "training"
-COST = "days on one GPU (24 runs of 512 epochs)"
+COST = "days on one GPU (12 runs of 512 epochs)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 METHODS = ("simclr", "simsiam")
 
