@@ -13,6 +13,13 @@ def test_gradients_are_those_of_the_formula_twice_over(part) -> None:
     assert torch.autograd.gradgradcheck(part, (z,))
 
 
+@pytest.mark.filterwarnings("default")  # forward mode loads code of torch's that warns
+@pytest.mark.parametrize("part", [safe_norm, unit])
+def test_forward_mode_agrees_with_the_backward(part) -> None:
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(part, (z,), check_forward_ad=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_narrow_numbers_are_worked_on_in_float32_and_get_their_own_gradient(dtype) -> None:
     z = torch.tensor([[3.0, 4.0]], dtype=dtype, requires_grad=True)
@@ -46,8 +53,12 @@ def test_zero_rows_have_no_direction_and_no_gradient(dtype: torch.dtype) -> None
     ],
 )
 def test_squares_that_leave_the_dtype_do_no_harm(dtype: torch.dtype, size: float) -> None:
-    z = torch.tensor([[0.6 * size, 0.8 * size]], dtype=dtype)
-    assert safe_norm(z).item() == pytest.approx(size, rel=1e-4)
+    z = torch.tensor([[0.6 * size, 0.8 * size]], dtype=dtype, requires_grad=True)
+    norm = safe_norm(z)
+    norm.backward()
+    assert norm.item() == pytest.approx(size, rel=1e-4)
+    assert z.grad is not None
+    assert z.grad.flatten().tolist() == pytest.approx([0.6, 0.8], rel=1e-4)
     torch.testing.assert_close(
-        unit(z)[0], torch.tensor([[0.6, 0.8]], dtype=dtype), rtol=1e-4, atol=0
+        unit(z)[0].detach(), torch.tensor([[0.6, 0.8]], dtype=dtype), rtol=1e-4, atol=0
     )

@@ -64,9 +64,11 @@ def test_experiment_says_what_it_is(name: str) -> None:
     assert experiment.COST
 
 
-@EVERY
-def test_experiment_depends_on_its_seed_alone(name: str) -> None:
+# runs that were trained are shared, so the second time would find the first's; that training
+# depends on its seed alone is tested with the engine
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if load(name).KIND == "simulation"])
+def test_simulation_depends_on_its_seed_alone(name: str) -> None:
     experiment = load(name)
     seeds = min(2, experiment.SEEDS["smoke"])
-    first, again = (experiment.run("smoke", 3, seeds).data for _ in range(2))
+    first, again = (experiment.run("smoke", 7, seeds).data for _ in range(2))
     assert first == again

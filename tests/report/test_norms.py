@@ -58,8 +58,8 @@ def test_violins_mark_each_mean_and_tell_new_images_by_colour() -> None:
 
 def test_violins_survive_norms_that_are_no_numbers() -> None:
     drawn = axes()
-    lost = {"mean": None, "quantiles": [None] * 201}
-    violins(drawn, {"train": {"mean": 1.0, "quantiles": [1.0] * 201}, "test": lost})
+    lost = {"mean": None, "n": 9, "quantiles": [None] * 201}
+    violins(drawn, {"train": {"mean": 1.0, "n": 9, "quantiles": [1.0] * 201}, "test": lost})
     assert len(drawn.texts) == 2
 
 

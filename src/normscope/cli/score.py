@@ -69,8 +69,8 @@ def score(
     if save_reference is not None:
         _check_save(save_reference, force=force, others=(*inputs, target))
     page = target.with_suffix(".html") if html else None
-    if page is not None and (page.is_dir() or (page.exists() and not force)):
-        refuse(f"--html must make a new file, got {str(page)!r}. --force replaces it.")
+    if page is not None and page.exists():
+        _check_page(page, force=force)
     classes = None if labels is None else _classes(labels)
     source = open_embeddings(file, split="test", covariates=covariates)
     fitted = load_reference(reference)
@@ -119,6 +119,13 @@ def _check_save(path: Path, *, force: bool, others: tuple[Path, ...]) -> None:
         refuse(f"--save-reference must be a .npz in a folder that exists, got {str(path)!r}.")
     if any(path.resolve() == other.resolve() for other in others) or (path.exists() and not force):
         refuse(f"--save-reference must be a new file, got {str(path)!r}. --force replaces it.")
+
+
+def _check_page(path: Path, *, force: bool) -> None:
+    from normscope.report.html import is_page  # slow to import
+
+    if path.is_dir() or not (force or is_page(path)):
+        refuse(f"--html must make a new file, got {str(path)!r}. --force replaces it.")
 
 
 def _check_columns(known: int | None, given: int) -> None:

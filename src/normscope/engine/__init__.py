@@ -1,9 +1,9 @@
 """Training runs: a spec, one loop, a folder that survives whatever happens."""
 
-from normscope.engine.evaluate import evaluate
+from normscope.engine.evaluate import evaluate, made_with
 from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 
-__all__ = ["RunFolder", "RunResult", "RunSpec", "Stopped", "evaluate", "train"]
+__all__ = ["RunFolder", "RunResult", "RunSpec", "Stopped", "evaluate", "made_with", "train"]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from normscope import data
 from normscope._checks import invalid
+from normscope._environment import versions
 from normscope._files import whole_file, without_nan
 from normscope._sphere import safe_norm
 from normscope.data import Resident, Streamed
@@ -80,6 +81,8 @@ def evaluate(
     method = build(spec, side=images.side)
     method.load_state_dict(state["method"])
     method.to(device)
+    if torch.device(device).type == "cuda":
+        torch.set_float32_matmul_precision("high")  # as in training
 
     def features(split: data.Split) -> dict[str, Tensor]:
         options = {"side": images.side, "crop_scale": (1.0, 1.0)}
@@ -97,12 +100,13 @@ def evaluate(
     norms = {name: trust.norms_of(found[last]) for name, found in named.items()}
     root = data_root or data.default_root()
     result: dict[str, Any] = {
+        "made_with": made_with(spec.data, data_root),
         "epoch": state["progress"]["epoch"],
         "layer": last,
         "layers": layers,
         "splits": trust.splits(norms),
         "confidence": {"knn": trust.against(norms["test"], right)}
-        | trust.human(spec.data, norms, root),
+        | trust.human(images, norms, root),
         "calibration": trust.calibration(bank[last], queries[last], right),
         "novelty": trust.novelty(bank, queries, outside, labels),
     }
@@ -113,6 +117,12 @@ def evaluate(
     with whole_file(run.path / "evaluation.json") as partial:
         partial.write_text(json.dumps(result, allow_nan=False) + "\n")
     return result
+
+
+def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
+    """What an evaluation depends on beside the run: an older one is to be made anew."""
+    humans = trust.human_files(dataset, data_root or data.default_root())
+    return {"normscope": versions()["normscope"], "human_labels": sorted(humans)}
 
 
 def _by_layer(

@@ -50,6 +50,17 @@ class RunFolder:
         """The spec of the run in this folder."""
         return self._about()[0]
 
+    def made(self) -> dict[str, Any]:
+        """On what the run was begun: device, hardware, versions, and the data's checksum."""
+        _, checksum = self._about()
+        about = json.loads(self.spec_file.read_text())
+        versions = about.get("versions")
+        return {
+            **{name: str(about.get(name, "unknown")) for name in ("device", "hardware")},
+            "versions": versions if isinstance(versions, dict) else {},
+            "data_checksum": checksum,
+        }
+
     def check_data(self, checksum: str) -> None:
         """Refuse images other than those that the run began with."""
         spec, stored = self._about()

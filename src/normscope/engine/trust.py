@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normscope._checks import invalid
 from normscope._files import without_nan
 from normscope._sphere import safe_norm
 from normscope.data import ImageArrays, cifar10h, cifar10n, cifar100n, vote_entropy
@@ -60,23 +60,39 @@ def against(norms: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     return _plain(agreement(norms, values))
 
 
-def human(name: str, norms: Mapping[str, np.ndarray], root: Path) -> dict[str, Any]:
+_CONSENSUS = {"cifar10": (cifar10n, "aggre_label"), "cifar100": (cifar100n, "noisy_label")}
+_FILES = {
+    "cifar10": {"consensus": "CIFAR-10_human.pt", "entropy": "cifar10h-counts.npy"},
+    "cifar100": {"consensus": "CIFAR-100_human.pt"},
+    # their test images are all there
+    "cifar10-unbalanced": {"entropy": "cifar10h-counts.npy"},
+    "cifar10-unbalanced-as-coded": {"entropy": "cifar10h-counts.npy"},
+}
+
+
+def human_files(dataset: str, root: Path) -> set[str]:
+    """What people said of a dataset's images, as far as the data folder has it."""
+    return {kind for kind, name in _FILES.get(dataset, {}).items() if (root / name).exists()}
+
+
+def human(images: ImageArrays, norms: Mapping[str, np.ndarray], root: Path) -> dict[str, Any]:
     """Norms against people's labels of the same images, where the data folder has them.
 
     `consensus`: whether CIFAR-10N's or CIFAR-100N's label of a training image is the true one.
     `entropy`: of CIFAR-10H's votes on a test image, in nats.
     """
     found: dict[str, Any] = {}
-    readers = {"cifar10": (cifar10n, "aggre_label"), "cifar100": (cifar100n, "noisy_label")}
-    if name in readers:  # an unbalanced set lacks some of the images
-        read, key = readers[name]
-        with suppress(ValueError):  # they are not there
-            labels = read(root)
-            agree = (labels[key] == labels["clean_label"]).astype(float)
-            found["consensus"] = against(norms["train"], agree)
-    if name.startswith("cifar10") and not name.startswith("cifar100"):
-        with suppress(ValueError):
-            found["entropy"] = against(norms["test"], vote_entropy(cifar10h(root)))
+    there = human_files(images.name, root)
+    if "consensus" in there:
+        read, key = _CONSENSUS[images.name]
+        labels = read(root)
+        if not np.array_equal(labels["clean_label"], images.train.labels):
+            advice = "Fetch both anew."
+            raise invalid("human labels", "of these training images", "of others", advice)
+        agree = (labels[key] == labels["clean_label"]).astype(float)
+        found["consensus"] = against(norms["train"], agree)
+    if "entropy" in there:
+        found["entropy"] = against(norms["test"], vote_entropy(cifar10h(root)))
     return found
 
 
@@ -141,14 +157,15 @@ def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict
     Returns:
         `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first; with
         `_rows` and `_correct` after either name, which images these are and whether they are
-        classified right, (classes, 10). A class with fewer images repeats its own. And
-        `classes`, their names.
+        classified right, (classes, 10). A class with fewer images repeats its own, one without
+        any is left out. And `classes`, their names.
     """
     labels = np.asarray(images.test.labels)
-    found = {"classes": np.array(images.classes, dtype=str)}
+    present = np.unique(labels)
+    found = {"classes": np.array(images.classes, dtype=str)[present]}
     for name, sign in (("highest", -1), ("lowest", 1)):
         chosen = []
-        for c in range(len(images.classes)):
+        for c in present:
             rows = np.flatnonzero(labels == c)
             chosen.append(np.resize(rows[np.argsort(sign * norms[rows], kind="stable")], _SHOWN))
         rows = np.stack(chosen)

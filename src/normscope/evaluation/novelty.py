@@ -8,7 +8,7 @@ from torch import Tensor
 from normscope._checks import check_floating, invalid
 from normscope._sphere import safe_norm
 from normscope.evaluation.arrays import Values, tensor_of
-from normscope.evaluation.knn import _TILE, _nearest
+from normscope.evaluation.neighbours import TILE, nearest, tiles_for, wide
 from normscope.evaluation.probe import linear_probe
 
 
@@ -63,17 +63,15 @@ def novelty_scores(
 
 def _cosines(bank: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The highest cosine of each row with the bank, and the k-th highest."""
-    d = bank.shape[1]
-    rows = max(1, min(1024, _TILE // max(d, 4 * k)))
-    columns = max(1, min(_TILE // rows, _TILE // d))
-    tiles = [_nearest(part, bank, k=k, columns=columns)[0] for part in z.split(rows)]
-    return torch.cat([t[:, 0] for t in tiles]), torch.cat([t[:, -1] for t in tiles])
+    tiles = tiles_for(bank, k=k, classes=1, item=wide(bank, z).itemsize)
+    near = [nearest(part, bank, k=k, tiles=tiles)[0] for part in z.split(tiles.queries)]
+    return torch.cat([t[:, 0] for t in near]), torch.cat([t[:, -1] for t in near])
 
 
 def _mahalanobis(bank: Tensor, z: Tensor) -> Tensor:
     """Minus the squared distance, in float64."""
     m, d = bank.shape
-    rows = max(1, _TILE // d)
+    rows = max(1, TILE // d)
     mean = sum((part.double().sum(0) for part in bank.split(rows)), bank.new_zeros(())) / m
     covariance = bank.new_zeros(d, d, dtype=torch.float64)
     fourth = covariance.new_zeros(())

@@ -57,7 +57,11 @@ class Quantiles:
         return np.concatenate([[0.0], between, [float(self.total)]])
 
     def _place(self, x: np.ndarray) -> np.ndarray:
-        """How many kept values are below each x: `np.searchsorted`, in a fifth of its time."""
+        """How many kept values are below each x: `np.searchsorted`.
+
+        In a fifth of its time where the values are spread; no slower by much where most share a
+        cell, as with one value far from all others.
+        """
         scale, start, ended = self._grid
         within = np.fmin(np.fmax(x, self.values[0]), self.values[-1])  # where NaN is, the least
         place = start[_cell(within - self.values[0], scale, len(start))]
@@ -83,6 +87,8 @@ class Quantiles:
 
 def _cell(beyond: np.ndarray, scale: float, cells: int) -> np.ndarray:
     """The cell of a value so far beyond the least: it never falls, so lower cells hold less."""
+    if scale == 0:  # all are in one cell, and some may be infinitely far beyond
+        return np.zeros(len(beyond), np.intp)
     return np.minimum((beyond * scale).astype(np.intp), cells - 1)
 
 

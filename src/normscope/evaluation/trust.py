@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normscope._checks import check_labels
 from normscope.evaluation.arrays import Values, tensor_of
-from normscope.evaluation.knn import _TILE, _nearest
+from normscope.evaluation.neighbours import nearest, tiles_for, wide
 from normscope.evaluation.ranks import auroc
 
 _ROWS = 10_000  # at most: all pairs of them are compared
@@ -48,11 +48,10 @@ def norm_trust(z: Values, labels: Values, norms: np.ndarray) -> float | None:
 def _left_out(z: Tensor, labels: Tensor, *, k: int) -> Tensor:
     """Whether the vote of the k nearest other rows is a row's own label, (n,)."""
     classes, label = labels.unique(return_inverse=True)
-    rows = max(1, min(1024, _TILE // max(z.shape[1], 4 * k)))
-    columns = max(1, min(_TILE // rows, _TILE // z.shape[1]))
+    tiles = tiles_for(z, k=k + 1, classes=len(classes), item=wide(z, z).itemsize)
     right = []
-    for own in torch.arange(len(z), device=z.device).split(rows):
-        similarity, index = _nearest(z[own], z, k=k + 1, columns=columns)
+    for own in torch.arange(len(z), device=z.device).split(tiles.queries):
+        similarity, index = nearest(z[own], z, k=k + 1, tiles=tiles)
         self_found = index == own[:, None]
         # a row whose equals crowd it out of its own neighbours gives up the last of them
         self_found[:, -1] |= ~self_found.any(1)

@@ -28,6 +28,7 @@ KIND = "training"
 COST = "days on one GPU (12 runs of 512 epochs)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 METHODS = ("simclr", "simsiam")
+SLIGHTLY = 0.1  # of the training mean: what "slightly" allows, and "substantially" is beyond
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
@@ -43,17 +44,15 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
             data[f"{method} on {dataset}"] = {
                 "layer": layer,
                 "splits": rounded(every[0]["splits"]),
-                "means": _by_split(every, lambda e, name: e["splits"][name]["mean"]),
+                "means": {
+                    name: [e["splits"][name]["mean"] for e in every] for name in every[0]["splits"]
+                },
                 "auroc": {
                     name: [e["novelty"][name][layer]["norm"]["auroc"] for e in every]
                     for name in every[0]["novelty"]
                 },
             }
     return Results("in_out_violin", scale, seeds, seed, data)
-
-
-def _by_split(every: list[dict[str, Any]], number: Any) -> dict[str, list[float]]:
-    return {name: [number(e, name) for e in every] for name in every[0]["splits"]}
 
 
 def check(results: Results) -> list[Claim]:
@@ -67,7 +66,7 @@ def check(results: Results) -> list[Claim]:
                 "Held-out images have only slightly smaller norms (their mean over the training "
                 "mean)",
                 test,
-                (0.9, 1.0),
+                (1 - SLIGHTLY, 1.0),
                 paper="slightly below 1",
                 recipe=recipe,
             )
@@ -77,7 +76,7 @@ def check(results: Results) -> list[Claim]:
                 f"Images of another kind ({new}) have smaller norms (held-out mean less theirs, "
                 "over the training mean)",
                 [t - o for t, o in zip(test, means[new], strict=True)],
-                (0.0, math.inf),
+                (SLIGHTLY, math.inf),
                 paper="substantially smaller",
                 recipe=recipe,
             )
@@ -87,7 +86,7 @@ def check(results: Results) -> list[Claim]:
             Claim.over_seeds(
                 f"The norm tells held-out images from others ({new}; AUROC)",
                 found["auroc"][new],
-                (0.5, 1.0),
+                (0.5, math.inf),
                 paper=NOT_IN_PAPER,
                 recipe=recipe,
             )

@@ -19,7 +19,7 @@ class Experiment(Protocol):
     TITLE: str
     KIND: Kind
     COST: str
-    """Of the paper's scale, on two cores."""
+    """Of the paper's scale: on two cores, unless it says otherwise."""
     SEEDS: dict[Scale, int]
     """How many seeds each scale takes unless told."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from normscope._files import whole_file
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Scale, provenance
+from normscope.experiments.runs import noted
 from normscope.experiments.summary import results_markdown
 from normscope.report import figures
 
@@ -28,9 +29,12 @@ def reproduce(
     # where nothing is random there is one seed, whatever is asked for
     count = experiment.SEEDS[scale] if seeds is None or experiment.SEEDS[scale] == 1 else seeds
     start = time.perf_counter()
-    results = experiment.run(scale, seed, count)
+    with noted() as runs:
+        results = experiment.run(scale, seed, count)
     command = f"normscope reproduce {name} --scale {scale} --seed {seed} --seeds {count}"
     results.provenance = provenance(command, time.perf_counter() - start)
+    if runs:
+        results.provenance["runs"] = dict(runs)
     claims = experiment.check(results)  # before anything is stored: what can't be judged is broken
     path = results.save(folder)
     draw(Results.load(path), folder)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from normscope.engine import RunFolder, RunResult, RunSpec, evaluate, train
+import torch
+
+from normscope.engine import RunFolder, RunResult, RunSpec, evaluate, made_with, train
 from normscope.experiments.results import Scale
 
 # What each scale trains with; `paper` is Appendix "Experimental Setup".
@@ -33,21 +37,28 @@ def trained(spec: RunSpec) -> RunResult:
 
     Runs are below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` has them too.
     """
-    return train(spec, folder=_folder(spec), resume=True)
+    folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
+    result = train(spec, folder=folder, resume=True)
+    _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}
+    return result
 
 
 def judged(spec: RunSpec) -> dict[str, Any]:
     """What `normscope evaluate` says of the finished run of a spec."""
-    import torch
-
-    run = RunFolder(trained(spec).folder)
-    stored = run.path / "evaluation.json"
+    run = trained(spec).folder
+    stored = run / "evaluation.json"
     if stored.exists():
         found = json.loads(stored.read_text())
-        if found["epoch"] == spec.epochs:
+        if found["epoch"] == spec.epochs and found["made_with"] == made_with(spec.data):
             return found
-    return evaluate(run.path, device="cuda" if torch.cuda.is_available() else "cpu")
+    return evaluate(run, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _folder(spec: RunSpec) -> Path:
-    return Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
+_used: dict[str, dict[str, Any]] = {}
+
+
+@contextmanager
+def noted() -> Iterator[dict[str, dict[str, Any]]]:
+    """Inside this, the runs that are used, by name: on what they were trained, and how long."""
+    _used.clear()
+    yield _used

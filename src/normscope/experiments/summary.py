@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
@@ -32,23 +33,33 @@ def results_markdown(folder: Path) -> str:
     """The text of RESULTS.md for the results in a folder."""
     everything = [(results, load(results.experiment)) for results in stored_results(folder)]
     judged = [(results, experiment.check(results)) for results, experiment in everything]
-    every = [claim for _, claims in judged for claim in claims]
-    of_paper = [claim for claim in every if claim.paper != NOT_IN_PAPER]
-    own = [claim for claim in every if claim.paper == NOT_IN_PAPER]
-    parts = [_HEAD, f"The paper's claims: {_tally(of_paper)}. Our own: {_tally(own)}."]
+    parts = [_HEAD, *_tallies(judged)]
     for (results, experiment), (_, claims) in zip(everything, judged, strict=True):
         made = results.provenance
         versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
         caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
         parts += [
-            f"## {experiment.TITLE}",
+            f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
             caption,
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
             claims_table(claims),
             f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
-            f"{made['hardware']}; {versions}.",
+            f"{made['hardware']}; {versions}.{_runs(made)}",
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _tallies(judged: list[tuple[Results, list[Claim]]]) -> list[str]:
+    """How many verdicts there are of each kind, a line for each scale."""
+    lines = []
+    for scale in reversed(SCALES):
+        every = [c for results, claims in judged if results.scale == scale for c in claims]
+        of_paper = [claim for claim in every if claim.paper != NOT_IN_PAPER]
+        own = [claim for claim in every if claim.paper == NOT_IN_PAPER]
+        if every:
+            told = f"the paper's claims: {_tally(of_paper)}; our own: {_tally(own)}."
+            lines.append(f"At {scale} scale, {told}")
+    return lines
 
 
 def claims_table(claims: list[Claim]) -> str:
@@ -86,6 +97,16 @@ def true_if(claim: Claim) -> str:
 def _tally(claims: list[Claim]) -> str:
     verdicts = [claim.verdict for claim in claims]
     return ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))) or "none"
+
+
+def _runs(made: dict[str, Any]) -> str:
+    """How many runs were trained for it, how long, and on what."""
+    runs = list(made.get("runs", {}).values())
+    if not runs:
+        return ""
+    seconds = sum(run["seconds"] for run in runs)
+    places = ", ".join(sorted({run["hardware"] for run in runs}))
+    return f" {len(runs)} runs, shared with other experiments: {seconds:,.0f} s on {places}."
 
 
 def _seeds(results: Results) -> str:

@@ -30,10 +30,12 @@ def stored_evaluation(folder: Path) -> dict[str, Any] | None:
         return None
     with _as_written(path):
         found = json.loads(path.read_text())
-        norms_in_words(found)
-        if not {"layers", "novelty"} <= set(found) or "aurc" not in found["calibration"]:
+        if not isinstance(found, dict) or set(found) < _PARTS:
             raise KeyError
         return found
+
+
+_PARTS = {"epoch", "layer", "layers", "splits", "confidence", "calibration", "novelty"}
 
 
 def evaluated_sections(folder: Path, found: dict[str, Any]) -> list[Section]:
@@ -45,8 +47,10 @@ def evaluated_sections(folder: Path, found: dict[str, Any]) -> list[Section]:
 
 def norms_section(folder: Path) -> Section:
     """The norms of an evaluated run in short: by split, against being right, and the gallery."""
+    found = stored_evaluation(folder)
+    if found is None:
+        raise invalid("run", "evaluated", str(folder), "Run normscope evaluate on it.")
     with _as_written(folder / "evaluation.json"):
-        found = json.loads((folder / "evaluation.json").read_text())
         text = norms_in_words(found).strip()
         pictures = [
             *splits_pictures(found["splits"])[:1],
@@ -60,10 +64,16 @@ def _gallery(folder: Path) -> list[Section]:
     path = folder / "gallery.npz"
     if not path.exists():
         return []
-    with _as_written(path):
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        return [gallery_section(arrays)]
+    with (
+        _as_written(path),
+        path.open("rb") as stream,
+        np.load(stream, allow_pickle=False) as stored,
+    ):
+        arrays = {name: stored[name] for name in stored.files}
+        gallery_names = {"highest", "lowest", "classes", "highest_correct", "lowest_correct"}
+        if not gallery_names <= set(arrays) or arrays["highest"].ndim != 5:
+            raise KeyError
+    return [gallery_section(arrays)]
 
 
 @contextmanager
@@ -72,4 +82,5 @@ def _as_written(path: Path) -> Iterator[None]:
         yield
     except Exception:  # what is damaged raises errors of any kind
         advice = f"Run normscope evaluate {shlex.quote(str(path.parent))} again."
-        raise invalid(str(path), "as evaluate wrote it", "another, or half", advice) from None
+        got = "one that is damaged"
+        raise invalid(str(path), "as evaluate wrote it", got, advice) from None

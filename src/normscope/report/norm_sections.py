@@ -69,7 +69,8 @@ def layers_section(found: Stored) -> Section:
     for name, layer in found["layers"].items():
         shares = [short(layer[key], ".1%") for key in ("knn", "knn_top5", "probe")]
         norms = [
-            f"{layer[split]['norm_mean']:.3g} ± {layer[split]['norm_std']:.2g}" for split in KNOWN
+            f"{short(layer[split]['norm_mean'], '.3g')} ± {short(layer[split]['norm_std'], '.2g')}"
+            for split in KNOWN
         ]
         rows.append([name, *shares, *norms])
     text = f"After epoch {found['epoch']}, on the test images; norms with their standard deviation."
@@ -80,10 +81,10 @@ def gallery_section(arrays: Mapping[str, np.ndarray]) -> Section:
     """The images of highest and lowest norm, some classes to a figure.
 
     Args:
-        arrays: what gallery.npz holds; classes without names are numbered.
+        arrays: what gallery.npz holds.
     """
     highest, lowest = arrays["highest"], arrays["lowest"]
-    names = [str(name) for name in arrays.get("classes", range(len(highest)))]
+    names = [str(name) for name in arrays["classes"]]
     pictures = []
     for start in range(0, len(names), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -91,14 +92,13 @@ def gallery_section(arrays: Mapping[str, np.ndarray]) -> Section:
         caption = f"Ten images of highest and of lowest norm, classes {some[0]} to {some[-1]}."
         figure = gallery(highest[rows], lowest[rows], some)
         pictures.append(Picture.of(figure, caption))
-    texts = ["Test images of each class, the most extreme first."]
-    if "highest_correct" in arrays:
-        right = {end: float(arrays[f"{end}_correct"].mean()) for end in ("highest", "lowest")}
-        texts[0] += (
-            f" The kNN classifies {right['highest']:.0%} of those of highest norm right, "
-            f"{right['lowest']:.0%} of those of lowest."
-        )
-    return Section("Images of highest and lowest norm", texts, figures=pictures)
+    right = {end: float(arrays[f"{end}_correct"].mean()) for end in ("highest", "lowest")}
+    text = (
+        "Test images of each class, the most extreme first. The kNN classifies "
+        f"{right['highest']:.0%} of those of highest norm right, {right['lowest']:.0%} of those "
+        "of lowest."
+    )
+    return Section("Images of highest and lowest norm", [text], figures=pictures)
 
 
 def splits_pictures(splits: Stored) -> list[Picture]:

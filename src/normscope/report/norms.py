@@ -31,7 +31,10 @@ def violins(axes: Axes, splits: Stored) -> None:
     for at, (name, found) in enumerate(splits.items()):
         norms = _numbers(found["quantiles"])
         if np.isfinite(norms).all():
-            drawn = axes.violinplot([norms], [at], widths=0.85, showextrema=False)
+            # Scott's width for as many as there were, not for as many as were kept
+            width = found["n"] ** -0.2
+            options: dict[str, Any] = {"showextrema": False, "bw_method": width}
+            drawn = axes.violinplot([norms], [at], widths=0.85, **options)
             for body in drawn["bodies"]:  # pyright: ignore[reportGeneralTypeIssues]
                 body.set(facecolor=_color(name), edgecolor=_color(name), alpha=0.55)
         mean = _number(found["mean"])
@@ -151,7 +154,8 @@ def gallery(highest: np.ndarray, lowest: np.ndarray, classes: Sequence[str]) -> 
             axes.set_xticks([])
             axes.spines[:].set_visible(False)
             step = mosaic.shape[0] / rows
-            axes.set_yticks((np.arange(rows) + 0.5) * step - 0.5, classes)
+            names = [name.replace("$", r"\$") for name in classes]  # a formula begins with it
+            axes.set_yticks((np.arange(rows) + 0.5) * step - 0.5, names)
             axes.tick_params(length=0)
         panels[1].set_yticks([])
     return figure

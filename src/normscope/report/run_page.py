@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,7 @@ def _training_section(run: RunFolder, result: RunResult) -> Section:
 
 
 def _spec_section(run: RunFolder, spec: RunSpec) -> Section:
-    about = json.loads(run.spec_file.read_text())  # which RunResult.load has read before
+    about = run.made()
     made = [f"{name} {value}" for name, value in about["versions"].items()]
     rows = [[name, _plain(value)] for name, value in spec.to_dict().items()]
     return Section(

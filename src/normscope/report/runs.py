@@ -86,7 +86,8 @@ def _drawn(
         for (name, run), look in zip(runs.items(), _cycled(len(runs)), strict=True):
             at, values = series(run)
             few = len(at) < 12
-            axes.plot(at, values, label=name, marker="o" if few else "", markersize=4, **look)
+            label = name.replace("$", r"\$").lstrip("_")  # which matplotlib would take otherwise
+            axes.plot(at, values, label=label, marker="o" if few else "", markersize=4, **look)
         axes.set(xlabel="epoch", ylabel=quantity, **scales)
         if "xscale" in scales:  # measured at powers of two
             axes.set_xscale("log", base=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,8 +29,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
         check_logged(result)
     runs = dict(zip(_names(folders), results, strict=True))
     evaluated = {name: stored_evaluation(run.folder) for name, run in runs.items()}
-    best = max(runs, key=lambda name: runs[name].knn)
-    lead = f"{len(runs)} runs. The best by kNN is {best}, with {runs[best].knn:.1%}."
+    lead = f"{len(runs)} runs. {_best({name: run.knn for name, run in runs.items()})}"
     drawn = curves(runs)
     sections = [
         Section(
@@ -41,6 +41,15 @@ def runs_page(folders: Sequence[Path]) -> Page:
         Section("Commands", commands=[command(run.spec) for run in results], folded=True),
     ]
     return Page("Runs compared", lead, sections, f"normscope {versions()['normscope']}.")
+
+
+def _best(knn: Mapping[str, float]) -> str:
+    """Which run has the highest accuracy, among those that have one."""
+    finished = {name: value for name, value in knn.items() if not math.isnan(value)}
+    if not finished:
+        return "None of them has a kNN accuracy: they diverged."
+    best = max(finished, key=lambda name: finished[name])
+    return f"The best by kNN is {best}, with {finished[best]:.1%}."
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -1,0 +1,113 @@
+"""Nearest rows by cosine, exactly, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from normscope._checks import invalid
+from normscope._sphere import unit
+
+# Numbers in a small tile: 16 MiB in float32, of which a CPU's work may take sixteen.
+TILE = 1 << 22
+_MEMORY = 16 * 4 * TILE
+_GPU_MEMORY = 8 * _MEMORY  # a GPU is slow on small tiles
+_GROUP = 5  # columns; on a CPU anything from 3 to 6 is as quick
+
+
+class Tiles(NamedTuple):
+    """How much is worked on at a time."""
+
+    queries: int  # for which the bank is normalised once, and whose neighbours are kept
+    rows: int  # of these, against
+    columns: int  # rows of the bank
+
+
+def tiles_for(bank: Tensor, *, k: int, classes: int, item: int) -> Tiles:
+    """Tiles of numbers of `item` bytes, for queries that each keep k neighbours and their votes.
+
+    A fifth of the memory is for the part of the bank, one for the tile, one for the queries and
+    their neighbours; the rest is for what passes.
+    """
+    fifth = (_GPU_MEMORY if bank.is_cuda else _MEMORY) // 5
+    m, d = bank.shape
+    most = max(1, min(fifth // (d * item), fifth // 256))  # so that a tile has 64 rows or more
+    columns = math.ceil(m / math.ceil(m / most))  # parts of the bank are of one size
+    # a neighbour passes through some 192 bytes: what may hold it, its index, the merging of both
+    rows = fifth // max(columns * item, 192 * k)
+    queries = fifth // (d * item + k * (item + 8) + 8 * classes)
+    return Tiles(max(1, queries), max(1, rows), columns)
+
+
+def nearest(q: Tensor, bank: Tensor, *, k: int, tiles: Tiles) -> tuple[Tensor, Tensor]:
+    """The k highest cosines of each row of q with the bank, highest first, and whose they are.
+
+    The bank is walked once. Nothing waits for a GPU before the end.
+
+    Args:
+        q: raw queries, (n, d), at most as many as the tiles hold.
+        bank: raw, (m, d).
+        k: at most m.
+        tiles: how much is worked on at a time.
+    """
+    dtype = wide(bank, q)
+    u = unit(q)[0].to(dtype)
+    rows, columns = min(tiles.rows, len(u)), tiles.columns
+    best = u.new_full((len(u), k), -torch.inf)
+    index = torch.zeros(len(u), k, dtype=torch.int64, device=u.device)
+    # Taken once, and in rows of whole cache lines: on a CPU, fresh pages cost a fifth of the
+    # product, and rows that begin anywhere up to two fifths.
+    width = 16 * math.ceil(min(columns, len(bank)) / 16)
+    space = u.new_empty(rows, width)
+    start = 0
+    for part in bank.split(columns):
+        v = _directions(part, dtype)
+        for x, kept, whose in zip(u.split(rows), best.split(rows), index.split(rows), strict=True):
+            cosine = space[: len(x), : len(v)]
+            torch.mm(x, v.T, out=cosine)  # autocast leaves `out` alone
+            near, where = _highest(cosine, min(k, len(v)))
+            high, order = torch.cat([kept, near], 1).topk(k)
+            whose.copy_(torch.cat([whose, where + start], 1).gather(1, order))
+            kept.copy_(high)
+        start += len(v)
+        del v  # before the next part's
+    if not best.isfinite().all():  # NaN counts as higher than any number, so none is missed
+        advice = "Did the training diverge?"
+        raise invalid("bank and queries", "finite", "NaN or infinity in a row", advice)
+    return best, index
+
+
+def _directions(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """Unit rows, a few at a time: normalising passes through several copies."""
+    v = torch.empty(part.shape, dtype=dtype, device=part.device)
+    few = max(1, len(part) // 8)
+    for raw, direction in zip(part.split(few), v.split(few), strict=True):
+        direction.copy_(unit(raw)[0])
+    return v
+
+
+def _highest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row, in any order, and their columns.
+
+    They lie in k of the groups with the highest maxima, whatever the groups. Reading every number
+    once for the maxima is quick; choosing among many is slow. So columns are grouped by fives, the
+    k groups found in the same way, and the choice made among their members.
+    """
+    size, count = _GROUP, x.shape[1] // _GROUP
+    if count < 2 * k:
+        return x.topk(k, sorted=False)
+    groups = x[:, : size * count].unflatten(1, (size, count))  # column j is in group j % count
+    _, group = _highest(groups.amax(1), k)  # n k
+    members = groups.gather(2, group[:, None].expand(-1, size, -1)).flatten(1)  # n size*k
+    rest = x[:, size * count :]
+    high, place = torch.cat([members, rest], 1).topk(k, sorted=False)
+    in_group = group.gather(1, place % k) + place // k * count
+    return high, in_group.where(place < size * k, place + size * (count - k))
+
+
+def wide(bank: Tensor, queries: Tensor) -> torch.dtype:
+    """What both are worked on in: float32 or wider."""
+    return torch.promote_types(torch.promote_types(bank.dtype, queries.dtype), torch.float32)
