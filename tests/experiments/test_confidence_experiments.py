@@ -131,5 +131,9 @@ def test_a_run_is_trained_and_judged_once_until_what_it_depends_on_changes(
     marked = json.loads(stored.read_text()) | {"layers": "as it was"}
     stored.write_text(json.dumps(marked))
     assert judged(spec)["layers"] == "as it was"
+    for damaged in ("{}", "[]", "half"):
+        stored.write_text(damaged)
+        assert judged(spec)["layers"] == first["layers"]
+    stored.write_text(json.dumps(marked))
     monkeypatch.setattr(runs, "made_with", lambda _: {"normscope": "another"})
     assert judged(spec)["layers"] == first["layers"]

@@ -46,11 +46,12 @@ def trained(spec: RunSpec) -> RunResult:
 def judged(spec: RunSpec) -> dict[str, Any]:
     """What `normscope evaluate` says of the finished run of a spec."""
     run = trained(spec).folder
-    stored = run / "evaluation.json"
-    if stored.exists():
-        found = json.loads(stored.read_text())
-        if found["epoch"] == spec.epochs and found["made_with"] == made_with(spec.data):
+    try:
+        found = json.loads((run / "evaluation.json").read_text())
+        if (found["epoch"], found["made_with"]) == (spec.epochs, made_with(spec.data)):
             return found
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # there is none, or an old or damaged one
     return evaluate(run, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
