@@ -235,3 +235,61 @@ def test_a_file_without_any_score_has_a_page_too(tmp_path: Path, monkeypatch) ->
     text = Path("z.html").read_text()
     assert "all zero, no score" in text
     assert "<img" not in text
+
+
+def test_unfinished_runs_and_second_spellings_are_left_out(runs: Path, tmp_path, capsys) -> None:
+    for name in ("first", "begun"):
+        shutil.copytree(runs / "first", tmp_path / name)
+    (tmp_path / "begun" / "result.json").unlink()
+    words = [str(tmp_path / name) for name in ("first", "begun", "begun/../first")]
+    app(["report", *words, "--out", str(tmp_path / "page.html")], standalone_mode=False)
+    assert "left out, for it is not finished" in capsys.readouterr().err
+    assert "<h1>simclr on digits</h1>" in (tmp_path / "page.html").read_text()
+
+
+def test_runs_that_differ_say_in_what(runs: Path, tmp_path: Path) -> None:
+    words = ["train", "simclr", "--epochs", "1", "--seed", "7", "--device", "cpu", "--quiet"]
+    app([*words, "--out", str(tmp_path / "other")], standalone_mode=False)
+    folders = [str(runs / "first"), str(tmp_path / "other")]
+    app(["report", *folders, "--out", str(tmp_path / "page.html")], standalone_mode=False)
+    text = (tmp_path / "page.html").read_text()
+    part = text[text.index("<h2>What differs") :]
+    part = part[: part.index("</table>")]
+    assert "seed" in part
+    assert ">7</td>" in part
+    assert "epochs" not in part
+
+
+def test_a_diverged_run_is_not_the_best(runs: Path, tmp_path: Path) -> None:
+    for name, knn in (("lost", None), ("good", 0.5)):
+        shutil.copytree(runs / "first", tmp_path / name)
+        path = tmp_path / name / "result.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"knn": knn}))
+    folders = [str(tmp_path / name) for name in ("lost", "good")]
+    app(["report", *folders, "--out", str(tmp_path / "page.html")], standalone_mode=False)
+    assert "The best by kNN is good, with 50.0%." in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("value", ["a", [1], {"a": 1}, True, 10**400])
+def test_a_result_that_is_no_number_is_one_line(runs: Path, tmp_path, capsys, value) -> None:
+    shutil.copytree(runs / "first", tmp_path / "run")
+    path = tmp_path / "run" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": value}))
+    assert "must be as train wrote it" in refused(["report", str(tmp_path / "run")], capsys)
+
+
+def test_a_fitted_reference_knows_its_covariates(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    length = random.uniform(1, 9, 500)
+    z = random.normal(size=(500, 4)) * length[:, None]
+    np.savez("all.npz", embeddings=z, length=length)
+    words = ["score", "all.npz", "--out", "first.csv", "--reference", "all.npz"]
+    app([*words, "--covariate", "length", "--save-reference", "fit.npz"], standalone_mode=False)
+    words = ["score", "all.npz", "--out", "second.csv", "--reference", "fit.npz"]
+    app(words, standalone_mode=False)
+    assert Path("first.csv").read_text() == Path("second.csv").read_text()
+    (tmp_path / "folder.npz").mkdir()
+    words = ["score", "all.npz", "--reference", "all.npz", "--save-reference", "folder.npz"]
+    capsys.readouterr()
+    assert "--save-reference must be" in refused([*words, "--force"], capsys)

@@ -217,9 +217,8 @@ def test_unknown_covariates_score_nan_and_constant_ones_change_nothing() -> None
     norms, ones = gamma(400), np.ones((400, 2))
     told = NormConfidence.from_norms(norms, covariates=ones)
     plain = NormConfidence.from_norms(norms)
-    np.testing.assert_allclose(
-        told.score_norms(norms, ones), plain.score_norms(norms), atol=1 / 400
-    )
+    # the tenths of the rows that are left out in turn have means that differ a little
+    np.testing.assert_allclose(told.score_norms(norms, ones), plain.score_norms(norms), atol=0.03)
     for conditional in ("binned", "smooth"):
         told = NormConfidence.from_norms(
             norms, covariates=gamma(400, 1)[:, None], conditional=conditional
@@ -494,3 +493,40 @@ def test_calibration_refuses_wrong_arguments_in_one_line() -> None:
         assert "\n" not in str(error.value)
     with pytest.raises(RuntimeError, match="calibrate must come before probability"):
         confidence.probability(z)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(200, 2), (200, 5), (1000, 3)])
+def test_rows_like_the_reference_are_no_newer_given_several_covariates(rows, columns) -> None:
+    shares = []
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        known, x = np.exp(0.3 * random.normal(size=rows)), random.normal(size=(rows, columns))
+        confidence = NormConfidence.from_norms(known, covariates=x)
+        norms, x = np.exp(0.3 * random.normal(size=4000)), random.normal(size=(4000, columns))
+        shares.append((confidence.score_norms(norms, x) < 0.05).mean())
+    assert 0.03 < np.mean(shares) < 0.07
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("values", lambda v: v[::-1]),
+        ("values", lambda v: np.where(v == v[0], np.nan, v)),
+        ("values", lambda v: v.astype(str)),
+        ("totals", lambda v: -v),
+        ("totals", lambda v: 0 * v),
+        ("said", lambda v: np.array(str(v).replace('"names": []', '"names": [["a"]]'))),
+        ("said", lambda v: np.array(str(v).replace('"trust": null', '"trust": [1]'))),
+        ("said", lambda v: np.array(str(v).replace('"warnings": []', '"warnings": 5'))),
+    ],
+)
+def test_a_reference_that_was_tampered_with_is_refused(tmp_path, name: str, change) -> None:
+    path = tmp_path / "fit.npz"
+    NormConfidence.from_norms(gamma(400)).save(path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    changed = change(arrays[name])
+    assert not np.array_equal(changed, arrays[name])
+    np.savez(path, **(arrays | {name: changed}))
+    with pytest.raises(ValueError, match=r"must be a file that NormConfidence\.save wrote"):
+        NormConfidence.load(path)

@@ -164,6 +164,36 @@ def test_a_damaged_file_is_named(copied, name: str, content: bytes | None, messa
     assert (name if name != "spec.json" else str(folder)) in str(told.value)
 
 
+@pytest.mark.parametrize("part", ["splits", "confidence", "layers", "novelty"])
+@pytest.mark.parametrize("value", [None, "abc"])
+def test_an_evaluation_without_its_parts_is_named(copied, part: str, value: object) -> None:
+    folder = copied()
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
+    with pytest.raises(ValueError, match=r"evaluation\.json must be as evaluate wrote it"):
+        run_page(folder)
+
+
+def test_names_that_look_like_formulas_and_environments_that_are_unknown(copied) -> None:
+    folder = copied()
+    with np.load(folder / "gallery.npz") as stored:
+        arrays = dict(stored)
+    arrays["classes"] = np.array([r"$\frac$"] * len(arrays["classes"]))
+    np.savez(folder / "gallery.npz", **arrays)
+    about = json.loads((folder / "spec.json").read_text())
+    for name in ("versions", "hardware", "device"):
+        del about[name]
+    (folder / "spec.json").write_text(json.dumps(about))
+    assert "Run on unknown, unknown" in run_page(folder).render()
+
+
+def test_few_test_images_leave_the_calibration_out(copied) -> None:
+    folder = copied()
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"calibration": None}))
+    assert "Answering only" not in run_page(folder).render()
+
+
 def test_a_run_that_is_not_finished_is_refused(copied) -> None:
     with pytest.raises(ValueError, match="run must be finished"):
         run_page(copied("result.json"))

@@ -5,6 +5,7 @@ import json
 import struct
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,7 +133,14 @@ def parquet(**columns: object) -> bytes:
     return stream.getvalue()
 
 
-def safetensors(kind: str, shape: list[int], content: bytes) -> bytes:
+def two_columns(first: str, second: str) -> bytes:
+    stream = io.BytesIO()
+    rows = pa.array([[1.0, 2.0]] * 9)
+    pq.write_table(pa.table([rows, rows], [first, second]), stream)
+    return stream.getvalue()
+
+
+def safetensors(kind: str, shape: list[Any], content: bytes) -> bytes:
     header = {"z": {"dtype": kind, "shape": shape, "data_offsets": [0, len(content)]}}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + content
@@ -166,7 +174,18 @@ BAD = {
     "gap.parquet": (parquet(e0=Z[:, 0], e2=Z[:, 1]), "one floating array (n, d), got 'e0, e2'"),
     "empty.parquet": (parquet(embedding=pa.array([], pa.list_(pa.float32()))), "two rows"),
     "none.parquet": (parquet(embedding=pa.array([None] * 9, pa.list_(pa.float32()))), "(9, 0)"),
-    "cut.safetensors": (safetensors("F32", [9, 2], bytes(71)), "a whole file of"),
+    "cut.safetensors": (safetensors("F32", [9, 2], bytes(72))[:-1], "a whole file of"),
+    "odd.safetensors": (safetensors("F32", [9, 2], bytes(71)), "other offsets than its shape"),
+    "words.safetensors": (safetensors("F32", ["9", "2"], bytes(72)), "its header has no sizes"),
+    "before.safetensors": (
+        safetensors("F32", [9, 2], bytes(72)).replace(b"[0, 72]", b"[-9,63]"),
+        "its header has no sizes",
+    ),
+    "deep.safetensors": (struct.pack("<Q", 100_000) + b"[" * 100_000, "a whole file"),
+    "twice.parquet": (
+        two_columns("embedding", "embedding"),
+        "columns with names of their own, got 'embedding twice'",
+    ),
     "integers.safetensors": (safetensors("I64", [9, 2], bytes(144)), "one floating array"),
     "head.safetensors": (struct.pack("<Q", 1 << 60) + b"{", "a whole file"),
     "short.safetensors": (b"abc", "a whole file"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from normscope._environment import versions
 from normscope.cli.console import errors
 from normscope.cli.processes import first_process, leave
 
@@ -28,7 +30,7 @@ def app(words: Sequence[str] | None = None, **options: Any) -> Any:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    line.callback()(main)
+    line.callback(invoke_without_command=True)(main)
     for name in asked or COMMANDS:
         module = import_module(f"normscope.cli.{name}")
         if name == "data":
@@ -38,13 +40,24 @@ def app(words: Sequence[str] | None = None, **options: Any) -> Any:
     return line(words, **options)
 
 
-def main() -> None:
+def main(
+    version: Annotated[bool, typer.Option("--version", help="show it and exit")] = False,
+) -> None:
     """Train, correct and read cosine-similarity embeddings through their norms."""
+    if version:
+        typer.echo(f"normscope {versions()['normscope']}")
+        raise typer.Exit
+
+
+def _end(number: int, frame: object) -> None:  # noqa: ARG001
+    """Leave by way of everything that cleans up behind itself."""
+    sys.exit(128 + number)
 
 
 def run(program: Callable[[], Any] = app) -> None:
     """The console script: errors that a user can mend are one line, not a traceback."""
     status: int | str | None = 0
+    signal.signal(signal.SIGTERM, _end)
     try:
         program()
     except SystemExit as end:

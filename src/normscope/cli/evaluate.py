@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -25,7 +27,7 @@ def evaluate(
     \b
     normscope evaluate runs/simclr-digits-0123456789
 
-    Leaves evaluation.json and embeddings.npz in the run's folder.
+    Leaves evaluation.json, embeddings.npz and gallery.npz in the run's folder.
     """
     if device not in ("auto", "cpu", "cuda"):
         refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
@@ -43,6 +45,19 @@ def evaluate(
         shares = [f"{found[key]:.1%}" for key in ("knn", "knn_top5", "probe")]
         table.add_row(name, *shares, *norms)
     out.print(table)
+    for line in (*_said(result), f"Now look: normscope report {shlex.quote(str(run))}"):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _said(result: dict[str, Any]) -> Iterator[str]:
+    """What the norms where the loss acts say, in a line or two."""
+    layer, auroc = result["layer"], result["confidence"]["knn"]["auroc"]
+    if auroc is not None:
+        yield f"Norms of the {layer} tell right from wrong with AUROC {auroc:.2f}."
+    new = {name: found[layer]["norm"]["auroc"] for name, found in result["novelty"].items()}
+    if new:
+        told = ", ".join(f"{name} {value:.2f}" for name, value in new.items())
+        yield f"They tell test images from new ones with AUROC: {told}."
 
 
 SPLITS = ("train", "test")

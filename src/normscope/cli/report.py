@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.engine import RunFolder
 from normscope.experiments.registry import EXPERIMENTS
 from normscope.experiments.results import SCALES, Results
 from normscope.experiments.results_page import results_page
@@ -39,7 +40,7 @@ def report(
     it was called. A page made by this command is replaced by a newer one; any other file stays
     unless forced.
     """
-    places = list(dict.fromkeys(places))
+    places = list({place.resolve(): place for place in places}.values())  # each once
     kinds = {place: _kind(place) for place in places}
     for place, kind in kinds.items():
         if kind is None:
@@ -67,6 +68,11 @@ def _kind(place: Path) -> str | None:
 
 
 def _page(places: list[Path], *, runs: bool) -> Page:
+    if runs and len(places) > 1:
+        finished = [place for place in places if RunFolder(place).result_file.exists()]
+        for place in set(places) - set(finished):
+            errors.print(f"left out, for it is not finished: {place}", highlight=False)
+        places = finished or places
     if runs:
         return run_page(places[0]) if len(places) == 1 else runs_page(places)
     stored: list[Results] = []

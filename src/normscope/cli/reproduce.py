@@ -15,7 +15,7 @@ from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
-from normscope.experiments.summary import ours, stored_results, true_if
+from normscope.experiments.summary import claims_of, ours, stored_results, true_if
 
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
 
@@ -70,7 +70,8 @@ def reproduce(
 def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path) -> int:
     """Run them one after another; the exit status."""
     done: list[tuple[str, list[Claim]]] = []
-    broken = []
+    broken: list[str] = []
+    unsummed: str | None = None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     try:
         with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
@@ -84,7 +85,7 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                         name, scale=scale, seed=seed, seeds=seeds, folder=folder
                     )
                     done.append((name, claims))
-                    write_summary(folder)
+                    unsummed = _summed(folder)
                 except Exception as error:
                     broken.append(f"{name}: {type(error).__name__}: {error}")
                 progress.start()
@@ -95,11 +96,21 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
         _print_claims(done)
         return 130
     _print_claims(done)
+    broken += [] if unsummed is None else [f"RESULTS.md: {unsummed}"]
     for line in broken:
         errors.print(f"broke: {line}", style="red", markup=False)
     if done:
         out.print(f"Results, figures and RESULTS.md are in {folder}.", markup=False)
     return 1 if broken else 0
+
+
+def _summed(folder: Path) -> str | None:
+    """Make RESULTS.md anew; why it could not be, if another result there can't be read."""
+    try:
+        write_summary(folder)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
@@ -125,7 +136,7 @@ def _list(found: list[Results]) -> None:
         experiment = load(name)
         verdicts = "not run yet"
         if name in stored:
-            every = [claim.verdict for claim in experiment.check(stored[name])]
+            every = [claim.verdict for claim in claims_of(stored[name])]
             counts = (f"{every.count(v)} {v}" for v in COLORS if v in every)
             verdicts = f"{', '.join(counts)} ({stored[name].scale})"
         table.add_row(

@@ -72,8 +72,10 @@ def score(
     if page is not None and page.exists():
         _check_page(page, force=force)
     classes = None if labels is None else _classes(labels)
-    source = open_embeddings(file, split="test", covariates=covariates)
     fitted = load_reference(reference)
+    if fitted is not None and not covariates:
+        covariates = list(fitted.confidence.names)  # it knows what it was fitted with
+    source = open_embeddings(file, split="test", covariates=covariates)
     if fitted is not None and (labels is not None or save_reference is not None):
         advice = "leave out --labels and --save-reference"
         refuse(f"--reference must be embeddings, got one that is fitted: {advice}.")
@@ -115,7 +117,7 @@ def _classes(path: Path) -> np.ndarray:
 
 
 def _check_save(path: Path, *, force: bool, others: tuple[Path, ...]) -> None:
-    if path.suffix != ".npz" or not path.parent.is_dir():
+    if path.suffix != ".npz" or not path.parent.is_dir() or path.is_dir():
         refuse(f"--save-reference must be a .npz in a folder that exists, got {str(path)!r}.")
     if any(path.resolve() == other.resolve() for other in others) or (path.exists() and not force):
         refuse(f"--save-reference must be a new file, got {str(path)!r}. --force replaces it.")

@@ -75,7 +75,7 @@ class RunFolder:
             about = json.loads(self.spec_file.read_text())
             values, spec_hash, checksum = (about[k] for k in ("spec", "hash", "data_checksum"))
             spec = RunSpec.from_dict(values)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise invalid("run", "the folder of a run", str(self.path), advice) from None
         if spec.hash != spec_hash:
             raise invalid(str(self.spec_file), "as train wrote it", "an edited one", advice)
@@ -183,9 +183,9 @@ class RunResult:
             raise invalid("run", "finished", str(folder), "Train it on with --resume.")
         try:
             values = json.loads(run.result_file.read_text())
-            numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
+            numbers: dict[str, Any] = {k: _number(v) for k, v in values.items()}
             return cls(spec=spec, folder=run.path, **numbers)
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             advice = "Remove it, and train on with --resume."
             raise invalid(str(run.result_file), "as train wrote it", "another", advice) from None
 
@@ -199,6 +199,15 @@ class RunResult:
         found = [(r["epoch"], r[key]) for r in self.metrics("epoch") if key in r]
         found = [(epoch, math.nan if v is None else v) for epoch, v in found]
         return [e for e, _ in found], [v for _, v in found]
+
+
+def _number(value: Any) -> int | float:
+    """What JSON has for a number: null stands for NaN."""
+    if type(value) is int and abs(value) < 2**63:
+        return value
+    if value is not None and type(value) is not float:
+        raise TypeError
+    return math.nan if value is None else value
 
 
 def truncate(path: Path, size: int) -> None:

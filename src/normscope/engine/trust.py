@@ -25,6 +25,7 @@ from normscope.evaluation import (
     risk_coverage,
 )
 from normscope.evaluation.probability import reliability
+from normscope.evaluation.reference import LEAST
 
 Layers = Mapping[str, Tensor]
 _QUANTILES = 201  # of each split's norms: enough to draw a violin from
@@ -118,10 +119,12 @@ def _intervals(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     return {k: list(v) for k, v in ood_intervals(inside, outside).items()}
 
 
-def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any]:
+def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] | None:
     """Confidence fitted on the training embeddings, calibrated on half of the test's, and judged
-    on the other half.
+    on the other half; None if there are too few for that.
     """
+    if len(z) < 2 * LEAST:
+        return None
     confidence = NormConfidence.fit(bank)
     half = np.arange(len(z)) % 2 == 0
     fitted = confidence.calibrate(z[torch.from_numpy(half)], correct[half])

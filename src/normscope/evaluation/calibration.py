@@ -128,7 +128,8 @@ class NormConfidence:
         r"""Bits of surprise at so small a norm, (n,): $-\log_2$ of its conformal p-value.
 
         That is $p = (1 + \#\{i : \|r_i\| \le \|z\|\}) / (m + 1)$ over the reference r: a row like
-        the reference has $p \le a$ with probability a at most. Arguments as for `score`.
+        the reference has $p \le a$ with probability a at most (given several covariates, nearly so
+        if the rows are many). Arguments as for `score`.
         """
         return self.novelty_norms(self._norms(z), covariates)
 
@@ -212,8 +213,19 @@ class NormConfidence:
 
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray]) -> NormConfidence:
-        found = cls(Reference.from_arrays(arrays), **json.loads(str(arrays["said"])))
-        found.names = tuple(found.names)
+        said = json.loads(str(arrays["said"]))
+        reference = Reference.from_arrays(arrays)
+        found = cls(
+            reference,
+            tuple(map(_text, said["names"])),
+            d=None if said["d"] is None else int(said["d"]),
+            explained={_text(k): float(v) for k, v in said["explained"].items()},
+            trust=None if said["trust"] is None else float(said["trust"]),
+            warnings=[_text(line) for line in said["warnings"]],
+        )
+        probe = np.ones((1, len(found.names)))  # what can't score is damaged
+        if not np.isfinite(reference.counts(np.ones(1), probe)[2]).all():
+            raise ValueError
         kept = {k.removeprefix(_KEPT): v for k, v in arrays.items() if k.startswith(_KEPT)}
         if kept:
             told = {k: _NUMBERS.get(k, np.asarray)(v) for k, v in kept.items()}
@@ -239,6 +251,12 @@ class NormConfidence:
             raise invalid("covariates", constraint, got, "Give those that it was fitted with.")
         x = _matrix({name: columns[name] for name in self.names}, rows=len(given))
         return self._reference.counts(given, x)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _matrix(columns: dict[str, np.ndarray], *, rows: int) -> np.ndarray:

@@ -29,6 +29,13 @@ class Quantiles:
         kept = _ranks(len(sample), min(len(sample), most))
         return cls(np.sort(sample)[kept], len(sample))
 
+    def sound(self) -> bool:
+        """Whether these can be quantiles: finite, sorted, and no more than there were."""
+        values = self.values
+        if values.dtype != np.float64 or values.ndim != 1 or not 1 <= len(values) <= self.total:
+            return False
+        return bool(np.isfinite(values).all() and (np.diff(values) >= 0).all())
+
     def counts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many of the sample are below x, and how many are at most x; NaN for NaN.
 

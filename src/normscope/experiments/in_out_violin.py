@@ -1,9 +1,9 @@
 """Figures "in_out_violin" and "in_out_distribution_norms": norms of known and of new images.
 
-Embedding norms of each split of the data, divided by the training mean: violins above, bars of the
-means below. SimCLR and SimSiam, trained on CIFAR-10 and read on CIFAR-100, and the reverse; at
-smoke scale trained on digits and read on patches of photographs, on negatives, and on digits laid
-over each other. All images are read as they are, without augmentation.
+Embedding norms of each split of the data, divided by the training mean: violins of the first seed
+above, bars of all seeds' means below. SimCLR and SimSiam, trained on CIFAR-10 and read on
+CIFAR-100, and the reverse; at smoke scale trained on digits and read on patches of photographs, on
+negatives, and on digits laid over each other. All images are read as they are, not augmented.
 
     normscope reproduce in_out_violin --scale small
 
@@ -104,7 +104,8 @@ def plot(results: Results) -> Figure:
         violins(top, found["splits"])
         means = {split: sum(values) / len(values) for split, values in found["means"].items()}
         bars(bottom, {split: found["splits"][split] | {"mean": m} for split, m in means.items()})
-        top.set_title(name)
+        top.set_title(f"{name}, seed {results.seed}")
+        bottom.set_title(f"mean of {results.seeds} seeds")
     for inner in axes[:, 1:].flat:
         inner.set_ylabel("")
     return figure

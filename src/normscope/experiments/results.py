@@ -136,13 +136,26 @@ class Results:
         try:
             stored = json.loads(path.read_text())
             results = cls(**stored)
-        except (ValueError, TypeError) as error:
+            results._check()
+        except (ValueError, TypeError, RecursionError) as error:
             advice = f"{error}. Delete it, or make it anew."
             raise invalid(str(path), "a file that `reproduce` wrote", "another", advice) from error
-        if not results.data or "command" not in results.provenance:
-            advice = "Delete it, or make it anew."
-            raise invalid(str(path), "a file that `reproduce` wrote", "one without data", advice)
         return results
+
+    def _check(self) -> None:
+        """Refuse what `save` did not write."""
+        made = self.provenance
+        texts = (
+            (self.experiment, made["command"])
+            if isinstance(made, dict) and "command" in made
+            else (None,)
+        )
+        if not all(isinstance(text, str) for text in texts) or self.scale not in SCALES:
+            raise TypeError("its experiment, scale or command is none")
+        if not isinstance(self.data, dict) or not self.data:
+            raise TypeError("it has no data")
+        if not isinstance(made.get("versions", {}), dict):
+            raise TypeError("its versions are none")
 
 
 def rounded(values: Any, digits: int = 5) -> Any:

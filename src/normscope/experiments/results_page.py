@@ -8,7 +8,7 @@ from normscope._checks import invalid
 from normscope._environment import versions
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Verdict
-from normscope.experiments.summary import ours, true_if
+from normscope.experiments.summary import claims_of, ours, true_if
 from normscope.report.figures import style
 from normscope.report.html import Mark, Page, Picture, Section, Table
 
@@ -41,16 +41,15 @@ def results_page(stored: Sequence[Results]) -> Page:
 
 
 def _judged(results: Results) -> tuple[list[Claim], Picture]:
-    experiment = load(results.experiment)
+    experiment, claims = load(results.experiment), claims_of(results)
     try:
-        claims = experiment.check(results)
         with style():
             figure = experiment.plot(results)
-        return claims, Picture.of(figure, f"{experiment.TITLE}, {results.scale} scale.")
-    except Exception:  # numbers that are not there raise errors of any kind
-        name = f"{results.experiment}.{results.scale}.json"
-        advice = f"Run normscope reproduce {results.experiment} again."
-        raise invalid(name, "as `reproduce` wrote it", "another, or half of it", advice) from None
+    except Exception as error:  # numbers that are not there raise errors of any kind
+        name, why = f"{results.experiment}.{results.scale}.json", f"{type(error).__name__}: {error}"
+        advice = f"Run normscope reproduce {results.experiment} --scale {results.scale} again."
+        raise invalid(name, "as `reproduce` writes it now", why, advice) from error
+    return claims, Picture.of(figure, f"{experiment.TITLE}, {results.scale} scale.")
 
 
 def _section(results: Results, claims: list[Claim], drawn: Picture) -> Section:

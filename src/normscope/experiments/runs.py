@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 
@@ -48,7 +49,8 @@ def judged(spec: RunSpec) -> dict[str, Any]:
     run = trained(spec).folder
     try:
         found = json.loads((run / "evaluation.json").read_text())
-        if (found["epoch"], found["made_with"]) == (spec.epochs, made_with(spec.data)):
+        fresh = (found["epoch"], found["made_with"]) == (spec.epochs, made_with(spec.data))
+        if fresh and is_zipfile(run / "gallery.npz"):
             return found
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or an old or damaged one

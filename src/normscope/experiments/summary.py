@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from normscope._checks import invalid
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 
@@ -29,10 +30,20 @@ def stored_results(folder: Path) -> list[Results]:
     return found
 
 
+def claims_of(results: Results) -> list[Claim]:
+    """The claims on stored results; those that another version wrote are refused by name."""
+    try:
+        return load(results.experiment).check(results)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        name, why = f"{results.experiment}.{results.scale}.json", f"{type(error).__name__}: {error}"
+        advice = f"Run normscope reproduce {results.experiment} --scale {results.scale} again."
+        raise invalid(name, "as `reproduce` writes it now", why, advice) from error
+
+
 def results_markdown(folder: Path) -> str:
     """The text of RESULTS.md for the results in a folder."""
     everything = [(results, load(results.experiment)) for results in stored_results(folder)]
-    judged = [(results, experiment.check(results)) for results, experiment in everything]
+    judged = [(results, claims_of(results)) for results, _ in everything]
     parts = [_HEAD, *_tallies(judged)]
     for (results, experiment), (_, claims) in zip(everything, judged, strict=True):
         made = results.provenance

@@ -28,19 +28,21 @@ def stored_evaluation(folder: Path) -> dict[str, Any] | None:
     path = folder / "evaluation.json"
     if not path.exists():
         return None
-    with _as_written(path):
+    with as_written(path):
         found = json.loads(path.read_text())
-        if not isinstance(found, dict) or set(found) < _PARTS:
+        if not set(found) >= {"epoch", "layer", "calibration"}:
             raise KeyError
+        if not all(isinstance(found[part], dict) for part in _PARTS):
+            raise TypeError
         return found
 
 
-_PARTS = {"epoch", "layer", "layers", "splits", "confidence", "calibration", "novelty"}
+_PARTS = ("layers", "splits", "confidence", "novelty")
 
 
 def evaluated_sections(folder: Path, found: dict[str, Any]) -> list[Section]:
     """All that was found, and the gallery."""
-    with _as_written(folder / "evaluation.json"):
+    with as_written(folder / "evaluation.json"):
         sections = [layers_section(found), *norm_sections(found)]
     return [*sections, *_gallery(folder)]
 
@@ -50,7 +52,7 @@ def norms_section(folder: Path) -> Section:
     found = stored_evaluation(folder)
     if found is None:
         raise invalid("run", "evaluated", str(folder), "Run normscope evaluate on it.")
-    with _as_written(folder / "evaluation.json"):
+    with as_written(folder / "evaluation.json"):
         text = norms_in_words(found).strip()
         pictures = [
             *splits_pictures(found["splits"])[:1],
@@ -65,7 +67,7 @@ def _gallery(folder: Path) -> list[Section]:
     if not path.exists():
         return []
     with (
-        _as_written(path),
+        as_written(path),
         path.open("rb") as stream,
         np.load(stream, allow_pickle=False) as stored,
     ):
@@ -77,7 +79,8 @@ def _gallery(folder: Path) -> list[Section]:
 
 
 @contextmanager
-def _as_written(path: Path) -> Iterator[None]:
+def as_written(path: Path) -> Iterator[None]:
+    """Inside this, what a damaged file raises becomes one line that names it."""
     try:
         yield
     except Exception:  # what is damaged raises errors of any kind

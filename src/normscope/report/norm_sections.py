@@ -59,7 +59,9 @@ def norm_sections(found: Stored) -> list[Section]:
     parts = [_splits_section(found), _confidence_section(found)]
     if found["novelty"]:
         parts.append(_novelty_section(found["novelty"]))
-    return [*parts, _calibration_section(found["calibration"])]
+    if found["calibration"] is not None:  # too few images
+        parts.append(_calibration_section(found["calibration"]))
+    return parts
 
 
 def layers_section(found: Stored) -> Section:

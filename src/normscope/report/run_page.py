@@ -8,7 +8,7 @@ from typing import Any
 
 from normscope._environment import versions
 from normscope.engine import RunFolder, RunResult, RunSpec
-from normscope.report.evaluated import evaluated_sections, stored_evaluation
+from normscope.report.evaluated import as_written, evaluated_sections, stored_evaluation
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import norms_in_words
 from normscope.report.runs import check_logged, curves
@@ -30,7 +30,10 @@ def run_page(folder: Path | str) -> Page:
     check_logged(result)
     spec = result.spec
     found = stored_evaluation(run.path)
-    lead = f"{_training_in_words(result)}{'' if found is None else norms_in_words(found)}"
+    lead = _training_in_words(result)
+    if found is not None:
+        with as_written(run.path / "evaluation.json"):
+            lead += norms_in_words(found)
     sections = [_training_section(run, result)]
     if found is None:
         advice = f"This run was not evaluated yet: normscope evaluate {shlex.quote(str(folder))}"
@@ -71,7 +74,7 @@ def _training_section(run: RunFolder, result: RunResult) -> Section:
 def _spec_section(run: RunFolder, spec: RunSpec) -> Section:
     about = run.made()
     made = [f"{name} {value}" for name, value in about["versions"].items()]
-    rows = [[name, _plain(value)] for name, value in spec.to_dict().items()]
+    rows = [[name, plain(value)] for name, value in spec.to_dict().items()]
     return Section(
         "Spec and command",
         [
@@ -95,15 +98,16 @@ def command(spec: RunSpec) -> str:
     words = ["normscope", "train", spec.method]
     for name, value in said.items():
         if name in _SAID or value != _USUAL[name]:
-            words += [f"--{name.replace('_', '-')}", _plain(value)]
+            words += [f"--{name.replace('_', '-')}", plain(value)]
     changed = {k: v for k, v in spec.to_dict().items() if getattr(usual, k) != v}
     options = {k: v for k, v in changed.pop("options", {}).items() if usual.options.get(k) != v}
     for name, value in {**changed, **options}.items():
-        words += ["--set", f"{name}={_plain(value)}"]
+        words += ["--set", f"{name}={plain(value)}"]
     return shlex.join(words)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A value of a spec as text."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(v)}" for name, v in value.items())
+        return ", ".join(f"{name} {plain(v)}" for name, v in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)

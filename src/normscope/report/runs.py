@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -29,7 +30,8 @@ def check_logged(run: RunResult) -> None:
     """Refuse a run whose log is not as it was written."""
     try:
         for series in (_norms, _rates, _losses, _accuracies):
-            if not len(series(run)[0]):
+            at, values = series(run)
+            if not len(at) or not np.isrealobj(np.asarray([at, values], float)):
                 raise ValueError
         [record["line"] for record in run.metrics("alarm")]
     except Exception:  # what is damaged raises errors of any kind

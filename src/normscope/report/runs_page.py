@@ -10,11 +10,10 @@ from typing import Any
 
 from normscope._environment import versions
 from normscope.engine import RunResult
-from normscope.report.evaluated import stored_evaluation
+from normscope.report.evaluated import as_written, stored_evaluation
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import short
-from normscope.report.norms import KNOWN
-from normscope.report.run_page import command
+from normscope.report.run_page import command, plain
 from normscope.report.runs import check_logged, curves, summary_table
 
 
@@ -37,7 +36,8 @@ def runs_page(folders: Sequence[Path]) -> Page:
             table=summary_table(runs),
             figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],
         ),
-        _norms_section(evaluated),
+        _differences(results, list(runs)),
+        _norms_section(evaluated, {name: run.folder for name, run in runs.items()}),
         Section("Commands", commands=[command(run.spec) for run in results], folded=True),
     ]
     return Page("Runs compared", lead, sections, f"normscope {versions()['normscope']}.")
@@ -61,19 +61,32 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return [os.path.relpath(folder.resolve(), common) for folder in folders]
 
 
-def _norms_section(stored: Mapping[str, Mapping[str, Any] | None]) -> Section:
+def _differences(results: Sequence[RunResult], names: Sequence[str]) -> Section:
+    """The fields of the specs in which the runs are not alike."""
+    specs = [result.spec.to_dict() for result in results]
+    fields = [name for name in specs[0] if any(s[name] != specs[0][name] for s in specs)]
+    if not fields:
+        return Section("What differs", ["Nothing: they have one spec."])
+    rows = [[name, *(plain(s[f]) for f in fields)] for name, s in zip(names, specs, strict=True)]
+    return Section("What differs", table=Table(("run", *fields), rows))
+
+
+def _norms_section(
+    stored: Mapping[str, Mapping[str, Any] | None], folders: Mapping[str, Path]
+) -> Section:
     title = "What the norms say"
     evaluated = {name: found for name, found in stored.items() if found is not None}
     lacking = [name for name in stored if name not in evaluated]
     if not evaluated:
         return Section(title, ["None of them was evaluated yet: normscope evaluate RUN."])
-    new = {name for found in evaluated.values() for name in found["splits"] if name not in KNOWN}
+    new = {name for found in evaluated.values() for name in found["novelty"]}
     rows = []
     for name, found in evaluated.items():
-        means = [short(found["splits"].get(split, {"mean": None})["mean"]) for split in sorted(new)]
-        told = found["confidence"]["knn"]
-        numbers = [told["auroc"], told["spearman"], found["calibration"]["aurc"]]
-        rows.append([name, *means, *(short(value, ".3f") for value in numbers)])
+        with as_written(folders[name] / "evaluation.json"):
+            splits, told = found["splits"], found["confidence"]["knn"]
+            means = [short(splits.get(split, {"mean": None})["mean"]) for split in sorted(new)]
+            numbers = [told["auroc"], told["spearman"], (found["calibration"] or {}).get("aurc")]
+            rows.append([name, *means, *(short(value, ".3f") for value in numbers)])
     headings = ("run", *(f"norm on {split}" for split in sorted(new)))
     headings += ("AUROC of being right", "Spearman", "AURC")
     text = "Norms on new images are over the mean of the training images."

@@ -91,9 +91,14 @@ def open_parquet(path: Path, covariates: Sequence[str] = ()) -> ParquetSource:
 
     file = _parquet_file(path)
     schema, rows = file.schema_arrow, file.metadata.num_rows
+    twice = {name for name in schema.names if schema.names.count(name) > 1}
+    if twice:
+        got = f"{min(twice)} twice"
+        raise invalid(str(path), "a file of columns with names of their own", got, _ADVICE)
     for name in covariates:
         if name not in schema.names:
-            raise invalid(str(path), f"a file with a column {name!r}", "none", "Name one it has.")
+            has = f"It has {', '.join(schema.names[:20])}."
+            raise invalid(str(path), f"a file with a column {name!r}", "none", has)
     lists = [f.name for f in schema if _is_list(f.type) and _is_float(f.type.value_type)]
     entries = [f.name for f in schema if re.fullmatch(r"e\d+", f.name) and _is_float(f.type)]
     entries.sort(key=lambda name: int(name[1:]))

@@ -6,6 +6,8 @@ They are read into one buffer, over and over: pages of a mapped file would count
 from __future__ import annotations
 
 import json
+import lzma
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +23,9 @@ from normscope.scoring.blocks import Batch, Source, block_rows, check_shape, nor
 
 _FLOATS = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}  # of safetensors
 _AGAIN = "Write it anew."
-_BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
+# what zip files raise that are damaged, encrypted, or packed in a way that Python does not know
+_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError)
+_BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, *_ZIP)
 
 
 @dataclass
@@ -83,18 +87,26 @@ def open_safetensors(path: Path) -> RawSource:
         try:
             content: dict[str, Any] = json.loads(stream.read(min(length, 1 << 27)))
             content.pop("__metadata__", None)
-            found = {
-                name: (tensor["dtype"], tuple(tensor["shape"]), int(tensor["data_offsets"][0]))
-                for name, tensor in content.items()
-            }
-        except (*_BROKEN, AttributeError) as error:
+            found = {name: _tensor(entry) for name, entry in content.items()}
+        except (*_BROKEN, AttributeError, RecursionError) as error:
             raise _damaged(path, error) from None
     fitting = [name for name, (kind, shape, _) in found.items() if _fits(_FLOATS, kind, shape)]
     name = chosen(path, list(found), fitting, ("embeddings",))
-    kind, shape, start = found[name]
+    kind, shape, (start, end) = found[name]
     if kind not in _FLOATS:
         raise _not_floating(path, kind)
+    if end - start != math.prod(shape) * np.dtype(_FLOATS[kind]).itemsize:
+        raise _damaged(path, ValueError(f"{name} has other offsets than its shape takes"))
     return _plain(path, 8 + length + start, shape, np.dtype(_FLOATS[kind]), kind)
+
+
+def _tensor(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], tuple[int, int]]:
+    """Kind, shape, and where a tensor begins and ends behind the header."""
+    start, end = entry["data_offsets"]
+    whole = [start, end, *entry["shape"]]
+    if not isinstance(entry["dtype"], str) or not all(type(n) is int and n >= 0 for n in whole):
+        raise ValueError("its header has no sizes")
+    return entry["dtype"], tuple(entry["shape"]), (start, end)
 
 
 def open_npz(path: Path, *, split: str, covariates: Sequence[str] = ()) -> RawSource:
@@ -108,7 +120,7 @@ def open_npz(path: Path, *, split: str, covariates: Sequence[str] = ()) -> RawSo
     try:
         with zipfile.ZipFile(path) as packed:
             headers = {}
-            for member in packed.namelist():
+            for member in (name for name in packed.namelist() if name.endswith(".npy")):
                 with packed.open(member) as stream:
                     headers[member.removesuffix(".npy")] = _header(path, stream, any_kind=True)
     except _BROKEN as error:

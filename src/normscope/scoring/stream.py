@@ -107,7 +107,8 @@ class _Sample:
         first, last = np.searchsorted(self._drawn, [start, start + len(batch)])
         rows = self._drawn[first:last]
         rows = rows[fine[rows - start]]
-        self.z.append(batch.z[rows - start].astype(np.float32))
+        z = batch.z[rows - start]
+        self.z.append(z.astype(np.float64 if z.dtype.itemsize == 8 else np.float32))
         self.rows.append(rows)
 
 

@@ -59,7 +59,8 @@ def check_out(path: Path, *, force: bool, inputs: tuple[Path, ...]) -> None:
     if any(path.resolve() == other.resolve() for other in read):
         raise invalid("out", "another file than those read", str(path), "Choose a new name.")
     if path.is_dir() or (path.exists() and not force):
-        raise invalid("out", "a new file", f"{path}, which exists", "Force it to replace it.")
+        advice = "--force replaces it, --out names another."
+        raise invalid("out", "a new file", f"{path}, which exists", advice)
     if not path.parent.is_dir():
         raise invalid("out", "in a folder that exists", str(path), "Make the folder first.")
 
