@@ -80,8 +80,11 @@ def test_calibration_is_judged_on_rows_that_it_did_not_see() -> None:
     right = (norms > np.median(norms)).astype(float)
     right[1::2] = 1 - right[1::2]  # in the other half, short embeddings are right
     found = trust.calibration(torch.from_numpy(z), torch.from_numpy(z), right)
+    assert found is not None
     assert found["ece"] > 0.9
     assert found["aurc"] > found["random_aurc"]
+    few = torch.from_numpy(z[:39])
+    assert trust.calibration(torch.from_numpy(z), few, right[:39]) is None
 
 
 def test_energy_is_of_a_probe_on_the_bank_rows_own_labels() -> None:
