@@ -13,13 +13,6 @@ def test_gradients_are_those_of_the_formula_twice_over(part) -> None:
     assert torch.autograd.gradgradcheck(part, (z,))
 
 
-@pytest.mark.filterwarnings("default")  # forward mode loads code of torch's that warns
-@pytest.mark.parametrize("part", [safe_norm, unit])
-def test_forward_mode_agrees_with_the_backward(part) -> None:
-    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(part, (z,), check_forward_ad=True)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_narrow_numbers_are_worked_on_in_float32_and_get_their_own_gradient(dtype) -> None:
     z = torch.tensor([[3.0, 4.0]], dtype=dtype, requires_grad=True)

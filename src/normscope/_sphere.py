@@ -49,7 +49,10 @@ def _length(z: Tensor) -> Tensor:
 
 
 class _Norm(torch.autograd.Function):
-    """The norm, whose gradient is the direction: autograd's own way takes twice the kernels."""
+    """The norm, whose gradient is the direction: autograd's own way takes twice the kernels.
+
+    No forward mode: torch.compile would not take it.
+    """
 
     generate_vmap_rule = True
 
@@ -60,16 +63,12 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         z, norm = ctx.saved_tensors
-        return (_direction(z, norm) * grad).to(z.dtype)
-
-    @staticmethod
-    def jvp(ctx, moved: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return (_direction(*ctx.saved_tensors) * moved).sum(-1, keepdim=True)
+        # direction first: 1 / norm may be too large a number
+        return (z / norm.masked_fill(norm == 0, torch.inf) * grad).to(z.dtype)
 
 
 class _Unit(torch.autograd.Function):
@@ -86,7 +85,6 @@ class _Unit(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
         ctx.dtype = inputs[0].dtype
         ctx.set_materialize_grads(False)
 
@@ -96,15 +94,6 @@ class _Unit(torch.autograd.Function):
         parts = [] if grad is None else [orthogonal_part(grad, u) / norm]
         parts += [] if norm_grad is None else [norm_grad * u]
         return sum(parts[1:], parts[0]).to(ctx.dtype) if parts else None
-
-    @staticmethod
-    def jvp(ctx, moved: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        u, norm = ctx.saved_tensors
-        return orthogonal_part(moved, u) / norm, (u * moved).sum(-1, keepdim=True)
-
-
-def _direction(z: Tensor, norm: Tensor) -> Tensor:
-    return z / norm.masked_fill(norm == 0, torch.inf)
 
 
 def orthogonal_part(a: Tensor, b_hat: Tensor) -> Tensor:
