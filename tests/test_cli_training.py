@@ -4,12 +4,17 @@ import io
 import json
 import pickle
 import re
+import signal
+import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.test_cli import normscope  # pyright: ignore[reportMissingImports]
+from tests.test_cli import COMMAND, normscope  # pyright: ignore[reportMissingImports]
+
+from normscope.engine import RunFolder
 
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 
@@ -151,3 +156,21 @@ def test_data_list_shows_every_dataset(tmp_path: Path) -> None:
     assert done.returncode == 0
     for name in ("digits", "cifar100-unbalanced-as-coded", "imagenet100", "cifar10h", "npz:PATH"):
         assert name in done.stdout
+
+
+def test_a_demo_that_is_stopped_saves_every_run_under_way(tmp_path: Path) -> None:
+    words = ["demo", "--epochs", "500", "--out", str(tmp_path)]
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    begun = [path.parent for path in tmp_path.glob("runs/*/metrics.jsonl")]
+    assert begun
+    assert all((run / "checkpoint.pt").exists() for run in begun)
+    for run in begun:  # nobody holds it any more
+        with RunFolder(run).locked():
+            pass

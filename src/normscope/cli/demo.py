@@ -10,6 +10,7 @@ import typer
 
 from normscope._environment import processor, versions
 from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.side_by_side import train_side_by_side
 from normscope.engine import RunResult, RunSpec, Stopped, evaluate, train
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import Claim, Results
@@ -49,14 +50,17 @@ def demo(
     writable_folder(folder)
     start = time.perf_counter()
     try:
-        runs = {
-            name: train(
+        wanted = {
+            name: (
                 RunSpec(data="digits", epochs=epochs, **values),
-                folder=folder / "runs" / f"{_file_name(name)}-{epochs}-epochs",
-                resume=True,
-                device="cpu",
+                folder / "runs" / f"{_file_name(name)}-{epochs}-epochs",
             )
             for name, values in RUNS.items()
+        }
+        train_side_by_side(wanted)
+        runs = {  # all are finished by now
+            name: train(spec, folder=path, resume=True, device="cpu")
+            for name, (spec, path) in wanted.items()
         }
         _evaluate(runs["SimCLR"].folder)
         simulations = _simulate(folder / "results")
