@@ -7,25 +7,18 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from normscope.experiments import EXPERIMENTS, SCALES, Results, load
+from normscope.experiments import EXPERIMENTS, SCALES, Results, load, runs
 from normscope.experiments.runner import reproduce, write_summary
 
-# training experiments share runs, so one process has them all
-EVERY = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.xdist_group("training")])
-        if load(name).KIND == "training"
-        else name
-        for name in EXPERIMENTS
-    ],
-)
+SIMULATIONS = [name for name in EXPERIMENTS if load(name).KIND == "simulation"]
+TRAINED = [name for name in EXPERIMENTS if name not in SIMULATIONS]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NORMSCOPE_RUNS", str(tmp_path_factory.mktemp("runs")))
+        patch.setitem(runs._SETTINGS, "smoke", {"epochs": 4})  # the contract asks for no more
         yield
 
 
@@ -34,8 +27,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-@EVERY
-def test_experiment_runs_is_judged_and_is_drawn_from_its_json_alone(name, folder: Path) -> None:
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_simulation_runs_is_judged_and_is_drawn_from_its_json_alone(name, folder: Path) -> None:
+    check_run(name, folder)
+
+
+def test_trained_experiments_are_judged_and_drawn_alike(folder: Path) -> None:
+    for name in TRAINED:  # in one test, for they share their runs
+        check_run(name, folder)
+
+
+def check_run(name: str, folder: Path) -> None:
     results, claims = reproduce(name, scale="smoke", seed=3, seeds=None, folder=folder)
     write_summary(folder)
     path = folder / f"{name}.smoke.json"
@@ -54,7 +56,7 @@ def test_experiment_runs_is_judged_and_is_drawn_from_its_json_alone(name, folder
     assert not list(folder.rglob("*.partial"))
 
 
-@EVERY
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_says_what_it_is(name: str) -> None:
     experiment = load(name)
     caption = experiment.__doc__ or ""
@@ -66,7 +68,7 @@ def test_experiment_says_what_it_is(name: str) -> None:
 
 # runs that were trained are shared, so the second time would find the first's; that training
 # depends on its seed alone is tested with the engine
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if load(name).KIND == "simulation"])
+@pytest.mark.parametrize("name", SIMULATIONS)
 def test_simulation_depends_on_its_seed_alone(name: str) -> None:
     experiment = load(name)
     seeds = min(2, experiment.SEEDS["smoke"])

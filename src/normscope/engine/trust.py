@@ -102,16 +102,17 @@ def novelty(bank: Layers, inside: Layers, outside: Mapping[str, Layers], labels:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(len(labels), generator=generator)[:_BANK].to(labels.device)
     found: dict[str, Any] = {name: {} for name in outside}
-    for layer in bank:
-        reference = bank[layer][rows]
-        known = novelty_scores(reference, inside[layer], labels=labels[rows])
-        for name, layers in outside.items():
-            new = novelty_scores(reference, layers[layer], labels=labels[rows])
-            found[name][layer] = {
-                score: asdict(ood_metrics(known[score], new[score]))
-                | {"intervals": _intervals(known[score], new[score])}
-                for score in known
-            }
+    for layer in bank if outside else ():
+        sets = [inside[layer], *(layers[layer] for layers in outside.values())]
+        # all at once: some scores are fitted to the reference first
+        every = novelty_scores(bank[layer][rows], torch.cat(sets), labels=labels[rows])
+        for score, values in every.items():
+            known, *new = values.split([len(z) for z in sets])
+            for name, theirs in zip(outside, new, strict=True):
+                measured = asdict(ood_metrics(known, theirs))
+                found[name].setdefault(layer, {})[score] = measured | {
+                    "intervals": _intervals(known, theirs)
+                }
     return found
 
 
