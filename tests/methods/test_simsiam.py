@@ -5,22 +5,7 @@ from torch import Tensor, nn
 
 from normscope.methods.simsiam import SimSiam
 
-N = 6
-
-
-class Flat(nn.Sequential):
-    width = 5
-
-    def __init__(self) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(3 * 8 * 8, self.width))
-
-
-def views() -> Tensor:
-    return torch.randn(2, N, 3, 8, 8, dtype=torch.float64)
-
-
-def labels() -> Tensor:
-    return torch.zeros(N, dtype=torch.long)
+from .plain import Flat, N, labels, views
 
 
 def method() -> SimSiam:

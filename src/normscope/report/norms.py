@@ -86,7 +86,8 @@ def against_norm(
     axes.errorbar(x, y, np.maximum(ends, 0), color=color, capsize=2.5, linewidth=1.2)
     told = _told(found) if name is None else name
     axes.scatter(x, y, _areas(buckets["counts"]), color=color, zorder=3, label=told)
-    axes.legend(loc="best", handlelength=1)
+    # numbers alone have no marker: it would look like one more bucket
+    axes.legend(loc="best", handlelength=1 if name else 0, markerscale=1 if name else 0)
     axes.margins(y=0.15)
 
 
