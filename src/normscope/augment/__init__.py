@@ -6,6 +6,6 @@ and a view can be made again.
 """
 
 from normscope.augment.presets import PRESETS
-from normscope.augment.views import Augmentation, Parameters
+from normscope.augment.views import DRAWS, Augmentation, Parameters
 
-__all__ = ["PRESETS", "Augmentation", "Parameters"]
+__all__ = ["DRAWS", "PRESETS", "Augmentation", "Parameters"]

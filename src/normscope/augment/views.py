@@ -23,6 +23,8 @@ from normscope.augment.operations import (
 
 _CONTRAST, _SATURATION, _HUE = 1, 2, 3  # columns of Parameters.jitter; brightness is 0
 _ATTEMPTS = 10  # boxes drawn for each image, of which the first that fits is taken
+_NUMBERS = [_ATTEMPTS, _ATTEMPTS, 3, 4, 4, 4, 4]  # areas, ratios, place, coins, amounts, ...
+DRAWS = sum(_NUMBERS)  # uniform numbers that a view of an image takes
 
 
 class Parameters(NamedTuple):
@@ -125,10 +127,6 @@ class Augmentation:
     ) -> Parameters:
         """Parameters for n images, on the generator's device.
 
-        As many numbers are drawn whatever the settings, so one seed gives the same crops with
-        other colours. Of ten boxes the first that fits into the image is taken, as torchvision
-        draws again up to ten times; if none does, the last one with its sides cut to the image's.
-
         Args:
             n: how many images.
             height: of the images that will be cropped, in pixels.
@@ -137,11 +135,25 @@ class Augmentation:
             view: 0 for the first view and 1 for the second, which may differ in the probability
                 of blur and of solarising.
         """
+        u = torch.rand(n, DRAWS, generator=generator, device=generator.device)
+        return self.parameters(u, height=height, width=width, view=view)
+
+    def parameters(self, u: Tensor, *, height: int, width: int, view: int = 0) -> Parameters:
+        """What uniform numbers make of n images.
+
+        There are as many numbers whatever the settings, so one seed gives the same crops with
+        other colours. Of ten boxes the first that fits into the image is taken, as torchvision
+        draws again up to ten times; if none does, the last one with its sides cut to the image's.
+
+        Args:
+            u: independent and uniform in [0, 1), (n, DRAWS).
+            height: of the images that will be cropped, in pixels.
+            width: likewise.
+            view: as in `draw`.
+        """
         if view not in (0, 1):
             raise invalid("view", "0 or 1", view, "An augmentation describes two kinds of view.")
-        numbers = [_ATTEMPTS, _ATTEMPTS, 3, 4, 4, 4, 4]
-        u = torch.rand(n, sum(numbers), generator=generator, device=generator.device)
-        areas, ratios, place, coins, amounts, keys, late = u.split(numbers, dim=1)
+        areas, ratios, place, coins, amounts, keys, late = u.split(_NUMBERS, dim=1)
         across, down, flip = place.unbind(1)
         grey, blur, sigma, solarize = late.unbind(1)
         w, h = self._first_that_fits(areas, ratios, height=height, width=width)

@@ -20,24 +20,28 @@ def save(
     method: Method,
     optimizer: torch.optim.Optimizer,
     progress: dict[str, Any],
+    *,
+    gradients: bool,
 ) -> None:
     """Write a checkpoint.
 
     Args:
         path: the file.
         spec: of the run, whose checkpoint this is and no other's.
-        method: the network, with gradients that an epoch's end may have left over.
+        method: the network.
         optimizer: its optimizer.
         progress: plain values and tensors of the loop.
+        gradients: whether the optimizer has yet to see the network's, as where they are summed
+            over an epoch's end.
     """
-    gradients = {
-        name: p.grad for name, p in method.named_parameters() if p.grad is not None
-    }  # there are none unless gradients are summed over an epoch's end
+    waiting = {
+        name: p.grad for name, p in method.named_parameters() if gradients and p.grad is not None
+    }
     state = {
         "spec_hash": spec.hash,
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "gradients": gradients,
+        "gradients": waiting,
         "progress": progress,
     }
     with whole_file(path) as partial:

@@ -13,7 +13,7 @@ from torch import Tensor
 from normscope import data
 from normscope._checks import invalid
 from normscope._files import whole_file
-from normscope.augment import PRESETS
+from normscope.augment import DRAWS, PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
 from normscope.engine.compose import build, invariant_names
@@ -23,8 +23,9 @@ from normscope.engine.randomness import seed_for, shuffled
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
+from normscope.engine.step import step_for
 from normscope.engine.telemetry import Telemetry
-from normscope.methods import Method, StepOutput
+from normscope.methods import Method
 from normscope.nets import synchronised
 
 
@@ -75,7 +76,10 @@ class Loop:
         if fabric.device.type == "cuda":
             for part in self.method.children():
                 part.compile()
-        self.wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
+        wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
+        share = spec.accumulate if spec.accumulation == "mean" else 1
+        crop = self.train.needs_crop
+        self.step = step_for(fabric, wrapped, self.augment, crop=crop, share=share)
         self.progress = Progress()
         self.telemetry: Telemetry | None = None
         if fabric.is_global_zero:
@@ -153,17 +157,11 @@ class Loop:
 
     def _micro_step(self, batch: Tensor, labels: Tensor) -> None:
         spec, progress = self.spec, self.progress
-        views = self._views(batch)
         last = (progress.micro + 1) % spec.accumulate == 0
         after = progress.step + 1
         at_log_point = last and (after % spec.log_every == 0 or after == spec.epochs * self.steps)
-        with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
-            out: StepOutput = self.wrapped(views, labels)
-            if at_log_point:
-                out.embeddings.retain_grad()
-            share = spec.accumulate if spec.accumulation == "mean" else 1
-            self.fabric.backward(out.loss / share)
-        progress.losses.append(out.loss.detach())
+        out = self.step.gradients(batch, labels, self._draws(), last=last, observed=at_log_point)
+        progress.losses.append(out.loss.detach().clone())  # the next step may write over it
         progress.micro += 1
         if not last:
             return
@@ -172,33 +170,19 @@ class Loop:
         if at_log_point and self.telemetry:
             self.telemetry.observe(out, labels, step=progress.step, lr=lr)
         self.wrapped_optimizer.step()
-        self.optimizer.zero_grad()
+        self.step.applied()
         progress.step += 1
         self.method.after_step(progress.step / (spec.epochs * self.steps))
         if at_log_point:
             self._log_point(lr)
 
-    def _views(self, batch: Tensor) -> Tensor:
-        """Two augmented views of a batch, 2 n 3 s s, the same however many processes there are."""
+    def _draws(self) -> Tensor:
+        """Uniform numbers for two views, 2 n DRAWS, the same however many processes there are."""
         place = (self.progress.epoch, self.progress.micro)
         self.generator.manual_seed(seed_for(self.spec.seed, "views", *place))
-        height, width = batch.shape[-2:]
-        views = []
-        for view in range(2):
-            parameters = self.augment.draw(
-                self.micro_batch,
-                height=height,
-                width=width,
-                generator=self.generator,
-                view=view,
-            ).rows(self._rows())
-            if self.train.needs_crop:
-                views.append(self.augment(batch, parameters))
-            else:
-                mirrored = self.augment.mirror(batch[view], parameters)
-                views.append(self.augment.colour(mirrored, parameters))
-        both = torch.cat(views).contiguous(memory_format=torch.channels_last)  # 2n 3 s s
-        return both.unflatten(0, (2, -1))
+        options = {"generator": self.generator, "device": self.generator.device}
+        views = [torch.rand(self.micro_batch, DRAWS, **options) for _ in range(2)]
+        return torch.stack([u[self._rows()] for u in views])
 
     def _log_point(self, lr: float) -> None:
         progress = self.progress
@@ -268,12 +252,15 @@ class Loop:
         if self.telemetry:
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
-            checkpoint.save(self.run.checkpoint, self.spec, self.method, self.optimizer, values)
+            network = (self.method, self.optimizer)
+            keep = {"gradients": self.step.waiting}
+            checkpoint.save(self.run.checkpoint, self.spec, *network, values, **keep)
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
     def _restore(self) -> None:
         state = checkpoint.load(self.run.checkpoint, self.spec)
         values = checkpoint.restore_(state, self.method, self.optimizer)
+        self.step.waiting = bool(state["gradients"])
         monitor = values.pop("monitor")
         if self.telemetry:
             self.telemetry.monitor.load_state_dict(monitor)

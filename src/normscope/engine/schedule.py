@@ -39,14 +39,16 @@ def optimizer_for(method: Method, spec: RunSpec) -> torch.optim.Optimizer:
     """The optimizer over everything that needs a gradient, in groups that share a rule."""
     groups = [g for g in _groups(method, spec) if g["params"]]
     lr = peak_lr(spec)
+    fused = next(method.parameters()).is_cuda  # one kernel for all; a CPU keeps torch's own choice
     if spec.optimizer == "sgd":
         nesterov = spec.nesterov and spec.momentum > 0
-        return torch.optim.SGD(groups, lr=lr, momentum=spec.momentum, nesterov=nesterov)
+        rule = {"momentum": spec.momentum, "nesterov": nesterov}
+        return torch.optim.SGD(groups, lr=lr, fused=fused or None, **rule)
     if spec.optimizer == "lars":
         return LARS(groups, lr=lr, momentum=spec.momentum)
     # Adam adds the decay to the gradient; AdamW takes it from the weight (Loshchilov & Hutter)
     kind = torch.optim.Adam if spec.optimizer == "adam" else torch.optim.AdamW
-    return kind(groups, lr=lr)
+    return kind(groups, lr=lr, fused=fused or None)
 
 
 def set_lr_(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -1,0 +1,151 @@
+"""From a batch of images to gradients; on one GPU recorded once, and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normscope.augment import Augmentation
+from normscope.methods import StepOutput
+
+_WARM_UP = 3  # steps before anything is recorded: they compile, choose algorithms, allocate
+
+
+class Step:
+    """Views, loss and gradients of a micro-batch, added to those that wait for the optimizer.
+
+    Args:
+        fabric: Lightning Fabric.
+        method: the network as Fabric wraps it.
+        augment: makes the views.
+        crop: whether images are still to be cropped.
+        share: what a micro-batch's loss is divided by.
+
+    Attributes:
+        waiting: whether there are gradients that the optimizer has not seen.
+    """
+
+    def __init__(
+        self, fabric: Any, method: nn.Module, augment: Augmentation, *, crop: bool, share: int
+    ) -> None:
+        self.fabric, self.method, self.augment = fabric, method, augment
+        self._crop, self._share = crop, share
+        self.waiting = False
+        self._views = self._both_views
+        if fabric.device.type == "cuda":
+            self._views = torch.compile(self._both_views, dynamic=False)
+
+    def gradients(
+        self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
+    ) -> StepOutput:
+        """One micro-batch, forward and backward.
+
+        Args:
+            batch: uint8, (n, 3, h, w), or (2, n, 3, s, s) if they are cropped already.
+            labels: (n,).
+            u: uniform numbers for the augmentation of both views, (2, n, DRAWS).
+            last: whether the optimizer follows: several processes then share their gradients.
+            observed: whether the gradient in the embeddings is wanted.
+        """
+        with self.fabric.no_backward_sync(self.method, enabled=not last):
+            out: StepOutput = self.method(self._views(batch, u), labels)
+            if observed:
+                out.embeddings.retain_grad()
+            self.fabric.backward(out.loss / self._share)
+        self.waiting = True
+        return out
+
+    def applied(self) -> None:
+        """The optimizer has taken its step: what comes next begins anew."""
+        for p in self.method.parameters():
+            p.grad = None
+        self.waiting = False
+
+    def _both_views(self, batch: Tensor, u: Tensor) -> Tensor:
+        """Two augmented views of a batch, 2 n 3 s s."""
+        height, width = batch.shape[-2:]
+        views = []
+        for view in range(2):
+            drawn = self.augment.parameters(u[view], height=height, width=width, view=view)
+            if self._crop:
+                views.append(self.augment(batch, drawn))
+            else:
+                views.append(self.augment.colour(self.augment.mirror(batch[view], drawn), drawn))
+        both = torch.cat(views).contiguous(memory_format=torch.channels_last)  # 2n 3 s s
+        return both.unflatten(0, (2, -1))
+
+
+@dataclass
+class _Recording:
+    """A CUDA graph with the places where it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    out: StepOutput
+
+
+class RecordedStep(Step):
+    """The same as one CUDA graph: the host launches one thing instead of a thousand.
+
+    The first steps run as usual. Then a step is recorded that writes gradients, and, if the
+    optimizer takes several micro-batches at a time, one that adds to them. What a step returns is
+    overwritten by the next. Nothing in a step may depend on Python values that change, or wait for
+    the device.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._calls = 0
+        self._recordings: dict[bool, _Recording] = {}  # whether it adds to gradients -> graph
+        self._gradients: list[tuple[nn.Parameter, Tensor]] = []
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def gradients(
+        self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
+    ) -> StepOutput:
+        """As the step that it replays; the gradient in the embeddings is always there."""
+        inputs, adds = (batch, labels, u), self.waiting
+        self._calls += 1
+        if adds not in self._recordings:
+            # what adds needs the places that a first one writes to
+            if self._calls <= _WARM_UP or (adds and not self._recordings):
+                if not adds:
+                    super().applied()
+                return super().gradients(*inputs, last=last, observed=observed)
+            self._recordings[adds] = self._record(inputs)
+        recording = self._recordings[adds]
+        for place, value in zip(recording.inputs, inputs, strict=True):
+            place.copy_(value)
+        recording.graph.replay()
+        for p, gradient in self._gradients:
+            p.grad = gradient
+        self.waiting = True
+        return recording.out
+
+    def applied(self) -> None:
+        """The next step writes over the gradients: nothing to clear."""
+        self.waiting = False
+
+    def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
+        """Record a step without running it."""
+        places = tuple(x.clone() for x in inputs)
+        first = not self._recordings
+        if first:
+            super().applied()  # gradients are then made in the graph's own memory
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, pool=self._pool):
+            out = super().gradients(*places, last=True, observed=True)
+        if first:
+            with_gradient = [p for p in self.method.parameters() if p.grad is not None]
+            self._gradients = [(p, p.grad) for p in with_gradient if p.grad is not None]
+        return _Recording(graph, places, out)
+
+
+def step_for(fabric: Any, *args: Any, **kwargs: Any) -> Step:
+    """Recorded on a GPU that trains alone; as it is where processes or a CPU have a say."""
+    alone = fabric.world_size == 1 and fabric.device.type == "cuda"
+    return (RecordedStep if alone else Step)(fabric, *args, **kwargs)
