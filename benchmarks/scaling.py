@@ -3,20 +3,16 @@
     python benchmarks/scaling.py --device cpu
 
 The sizes are an eighth, a quarter, a half and all of what is asked for. Images are random and
-resident, trained on by the real engine; an epoch's time is that between two of the run's records,
-of epochs after the second that no kNN falls into, so that compiling is not counted. The loss's
+resident, trained on by the real engine; its epochs are counted once they are steady. The loss's
 memory is that of a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import statistics
 import sys
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -25,12 +21,11 @@ import numpy as np
 import torch
 
 from info_nce import in_own_process
-from normscope.engine import RunSpec, train
 from normscope.evaluation import knn
+from steady import epoch_seconds
 from tables import HERE, Table, installed
 
 SHARES = (8, 4, 2, 1)
-EPOCHS = 8  # kNN at 1, 2, 4 and 8, so that 3, 5, 6 and 7 are training alone
 DEFAULTS = {
     "cpu": {"images": 1024, "side": 16, "net": "resnet10_narrow", "batch": 64}
     | {"pairs": 8192, "bank": 40_000, "queries": 1000, "d": 128},
@@ -55,49 +50,11 @@ def exponent(x: list[int], y: list[float]) -> tuple[float, float]:
     return float(slope), math.sqrt((left**2).sum() / (len(x) - 2) / spread)
 
 
-def epoch_seconds(folder: Path, n: int, args: argparse.Namespace) -> float:
-    """A steady epoch of training on n random images."""
-    random = np.random.default_rng(0)
-    arrays = {}
-    for kind, rows in (("train", n), ("test", 64)):
-        shape = (rows, 3, args.side, args.side)
-        arrays[f"{kind}_images"] = random.integers(256, size=shape, dtype=np.uint8)
-        arrays[f"{kind}_labels"] = np.arange(rows) % 2
-    path = folder / f"{n}.npz"
-    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
-    spec = RunSpec(data=f"npz:{path}", net=args.net, epochs=EPOCHS, batch=args.batch, knn_k=1)
-    run = folder / str(n)
-    times: dict[int, float] = {}
-    done = threading.Event()
-    watch = threading.Thread(target=note_epochs, args=(run / "metrics.jsonl", times, done))
-    watch.start()
-    torch.compiler.reset()  # every run compiles its own networks
-    try:
-        train(spec, folder=run, device=args.device, checkpoint_seconds=1e9, quiet=True)
-    finally:
-        done.set()
-        watch.join()
-    steady = [e for e in range(3, EPOCHS) if e & (e - 1)]
-    return statistics.median(times[e] - times[e - 1] for e in steady)
-
-
-def note_epochs(path: Path, times: dict[int, float], done: threading.Event) -> None:
-    """When each epoch's record came into the run's file."""
-    read = 0
-    while not done.wait(0.002):
-        if not path.exists() or path.stat().st_size == read:
-            continue
-        now = time.perf_counter()
-        with path.open("rb") as file:
-            file.seek(read)
-            lines = file.read().splitlines(keepends=True)
-        for line in lines:
-            if not line.endswith(b"\n"):  # half-written
-                break
-            read += len(line)
-            record = json.loads(line)
-            if record["kind"] == "epoch":
-                times[record["epoch"]] = now
+def training_seconds(folder: Path, n: int, args: argparse.Namespace) -> float:
+    """A steady epoch of training on n images."""
+    return epoch_seconds(
+        folder, n, device=args.device, side=args.side, net=args.net, batch=args.batch
+    )
 
 
 def loss_megabytes(pairs: int, args: argparse.Namespace) -> float:
@@ -158,7 +115,7 @@ def main() -> None:
     rows, measured = [], {}
     with tempfile.TemporaryDirectory() as folder:
         kinds = (
-            ("epoch of so many images, s", args.images, partial(epoch_seconds, Path(folder))),
+            ("epoch of so many images, s", args.images, partial(training_seconds, Path(folder))),
             ("InfoNCE's memory by batch, MB", args.pairs, loss_megabytes),
             ("kNN's time by bank, ms", args.bank, knn_milliseconds),
         )
