@@ -186,7 +186,7 @@ class Loop:
 
     def _log_point(self, lr: float) -> None:
         progress = self.progress
-        loss = self._mean_loss(progress.losses[progress.logged :])
+        loss = self._mean(progress.losses[progress.logged :])
         progress.logged = len(progress.losses)
         if self.telemetry:
             self.telemetry.log_point(self._place(), lr=lr, loss=loss)
@@ -196,7 +196,7 @@ class Loop:
     def _end_epoch(self) -> None:
         progress, spec = self.progress, self.spec
         done = progress.epoch + 1
-        numbers: dict[str, Any] = {"loss": self._mean_loss(progress.losses)}
+        numbers: dict[str, Any] = {"loss": float(self._mean(progress.losses))}
         self._lap()
         if done & (done - 1) == 0 or done == spec.epochs:  # 1, 2, 4, 8, ... and the last
             if self.fabric.is_global_zero:
@@ -204,6 +204,7 @@ class Loop:
                     numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)
             self.fabric.barrier()
         if self.telemetry:
+            self.telemetry.flush()
             self.telemetry.log("epoch", self._place() | numbers)
             self.telemetry.tick(progress.step, self._images_per_second())
         progress.epoch, progress.micro, progress.losses, progress.logged = done, 0, [], 0
@@ -215,10 +216,9 @@ class Loop:
     def _place(self) -> dict[str, int]:
         return {"epoch": self.progress.epoch + 1, "step": self.progress.step}
 
-    def _mean_loss(self, losses: list[Tensor]) -> float:
-        """Over micro-batches and processes; waits for the device."""
-        mean = torch.stack(losses).double().mean()
-        return float(self.fabric.all_reduce(mean, reduce_op="mean"))
+    def _mean(self, losses: list[Tensor]) -> Tensor:
+        """Over micro-batches and processes."""
+        return self.fabric.all_reduce(torch.stack(losses).double().mean(), reduce_op="mean")
 
     def _lap(self) -> None:
         """Add the time since the last call, or since the epoch began, to the training's."""
@@ -250,6 +250,7 @@ class Loop:
     def _save(self) -> None:
         self._lap()
         if self.telemetry:
+            self.telemetry.flush()
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
             network = (self.method, self.optimizer)

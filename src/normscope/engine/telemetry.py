@@ -12,7 +12,7 @@ from normscope.engine.loggers import Jsonl, Logger, extra_logger
 from normscope.engine.run_folder import RunFolder, truncate
 from normscope.engine.spec import RunSpec
 from normscope.methods import StepOutput
-from normscope.monitors import NormMonitor
+from normscope.monitors import NormMonitor, on_host
 
 if TYPE_CHECKING:
     from normscope.engine.progress import ProgressBar
@@ -48,6 +48,7 @@ class Telemetry:
         self._loggers: list[Logger] = []
         self._jsonl: Jsonl
         self._bar: ProgressBar | None = None
+        self._told: tuple[dict[str, Any], Tensor] | None = None  # place and loss of a log point
 
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that is not as a run of this size left it."""
@@ -69,7 +70,11 @@ class Telemetry:
             self._bar.start()
 
     def observe(self, out: StepOutput, labels: Tensor, *, step: int, lr: float) -> None:
-        """Look at a step after its backward pass; nothing waits for the device."""
+        """Write what the log point before this one saw, then look at a step after its backward.
+
+        So nothing waits for the device: by now it has long passed the point before.
+        """
+        self.flush()
         z = out.embeddings
         self.monitor.step = step
         self.monitor.observe(
@@ -81,13 +86,23 @@ class Telemetry:
             grad=None if z.grad is None else z.grad / self._processes,
         )
 
-    def log_point(self, place: Mapping[str, Any], *, lr: float, loss: float) -> None:
+    def log_point(self, place: Mapping[str, Any], *, lr: float, loss: Tensor) -> None:
+        """Send what was observed to the host, to be written later."""
+        self._told = ({**place, "lr": lr}, on_host(loss))
+        self.monitor.ship()
+
+    def flush(self) -> None:
         """Write what was observed, and the alarms that it raised."""
+        if self._told is None:
+            return
+        (place, loss), self._told = self._told, None
         before = len(self.monitor.alarms)
-        for record in self.monitor.records():
-            self.log("step", {**record, **place, "lr": lr, "loss": loss})
+        records = self.monitor.records()  # which waits until they, and the loss, are there
+        for record in records:
+            self.log("step", {**record, **place, "loss": float(loss)})
         for line in self.monitor.alarms[before:]:
-            self.log("alarm", {**place, "line": line})
+            here = {name: place[name] for name in ("epoch", "step")}
+            self.log("alarm", {**here, "line": line})
             if self._bar:
                 self._bar.line(f"warning: {line}")
 

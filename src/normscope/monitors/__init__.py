@@ -14,13 +14,13 @@ r"""Norm telemetry for any training loop: two lines, and the device never waits.
 | `radial_share` | part of the gradient along z: zero for a cosine loss | grad |
 | `mean_cosine`, `uniformity` | over pairs of rows; 1 and 0 if collapsed | |
 | `alignment`, `opposite_halves` | squared distance to targets; share past 90 degrees | targets |
-| `rank` | RankMe of the first 1024 rows | log points alone |
+| `rank` | RankMe of the first 512 rows | log points alone |
 | `norm_mean_trend` | change of the mean norm per step | `summary` alone |
 
 Each function's docstring has the formula.
 """
 
-from normscope.monitors.norm_monitor import MONITORS, NormMonitor
+from normscope.monitors.norm_monitor import MONITORS, NormMonitor, on_host
 from normscope.monitors.observation import Observation
 
-__all__ = ["MONITORS", "NormMonitor", "Observation"]
+__all__ = ["MONITORS", "NormMonitor", "Observation", "on_host"]

@@ -9,7 +9,7 @@ from normscope._sphere import unit
 from normscope.monitors.observation import Observation
 
 _UNIFORMITY_ROWS = 512  # 131 thousand pairs: a mean over them is steady to a percent or so
-RANK_ROWS = 1024
+RANK_ROWS = 512
 
 
 @torch.no_grad()
@@ -49,8 +49,7 @@ def geometry(seen: Observation) -> dict[str, Tensor]:
 def rank_me(z: Tensor) -> Tensor:
     r"""RankMe: $\exp$ of the entropy of $\sigma_k / \sum_l \sigma_l$, the singular values of z.
 
-    Between 1 and min(n, d), so compare batches of one size alone. The eigenvalues make the host
-    wait: this is for log points.
+    Between 1 and min(n, d), so compare batches of one size alone.
 
     Args:
         z: raw embeddings, (n, d), not centred; if one entry is not finite, or all are zero, the
@@ -61,9 +60,21 @@ def rank_me(z: Tensor) -> Tensor:
     >>> print(f"{rank_me(torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]])).item():.3f}")
     2.000
     """
-    # float64, since the Gram matrix squares: float32 would leave sqrt(1e-7) in each sigma
+    return rank_of_gram(gram(z))
+
+
+@torch.no_grad()
+def gram(z: Tensor) -> Tensor:
+    r"""$z z^\top$ or $z^\top z$, the smaller one, in float64; zero if z is not finite.
+
+    Float64, since it squares: float32 would leave sqrt(1e-7) in each singular value.
+    """
     z = z.to(torch.float64)
     z = z.where(z.isfinite().all(), 0.0)  # eigenvalues of NaN would raise; those of 0 give 0 / 0
-    gram = z @ z.T if len(z) <= z.shape[1] else z.T @ z  # the smaller one
-    sigma = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+    return z @ z.T if len(z) <= z.shape[1] else z.T @ z
+
+
+def rank_of_gram(square: Tensor) -> Tensor:
+    """RankMe from z's `gram`, best on the host: on a GPU, eigenvalues take longer than a step."""
+    sigma = torch.linalg.eigvalsh(square).clamp_min(0).sqrt()
     return torch.special.entr(sigma / sigma.sum()).sum().exp()

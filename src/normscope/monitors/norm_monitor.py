@@ -13,7 +13,7 @@ from torch import Tensor
 
 from normscope._checks import check_floating, check_number, invalid
 from normscope.monitors.alarms import alarms_in
-from normscope.monitors.geometry import RANK_ROWS, geometry, rank_me
+from normscope.monitors.geometry import RANK_ROWS, geometry, gram, rank_of_gram
 from normscope.monitors.growth import growth
 from normscope.monitors.norms import norms
 from normscope.monitors.observation import Observation
@@ -38,11 +38,21 @@ class _Pending(NamedTuple):
     numbers: Tensor
 
 
+class _Shipped(NamedTuple):
+    """Observations on their way to the host."""
+
+    pending: list[_Pending]
+    numbers: Tensor  # of all of them
+    gram: Tensor | None  # of the newest one's rows; None if there is nothing to rank
+    arrived: torch.cuda.Event | None  # None where they never leave the host
+
+
 class NormMonitor:
     r"""Watches norms, effective learning rates, growth and geometry while a network trains.
 
     `observe` only queues work on the device and never waits for it; `summary` and `records` are
-    the log points, where all that is pending comes over in one transfer. In training on several
+    the log points, where all that is pending comes over in one transfer. A loop that calls `ship`
+    at one log point and `records` at the next does not wait there either. In training on several
     processes, each one's monitor sees its own rows.
 
     Args:
@@ -87,6 +97,7 @@ class NormMonitor:
         self._seen: deque[Record] = deque(maxlen=keep)
         self._unread: deque[Record] = deque(maxlen=keep)
         self._rank_rows: Tensor | None = None
+        self._shipped: deque[_Shipped] = deque()
         self._previous: tuple[int, Tensor] | None = None  # step, mean of |z|^2
         self._first_norm = math.nan
         self._ringing: set[str] = set()
@@ -186,26 +197,39 @@ class NormMonitor:
         self._first_norm = state["first_norm"]
         self._ringing = set(state["ringing"])
 
-    def _transfer(self) -> None:
-        """Read what is pending, and raise its alarms."""
+    def ship(self) -> None:
+        """Send what is pending on its way to the host, without waiting for it."""
         if not self._pending or self._rank_rows is None:
             return
-        rank = rank_me(self._rank_rows).reshape(1)
-        numbers = torch.cat([rank, *(p.numbers for p in self._pending)]).tolist()
-        rank, rest = numbers[0], iter(numbers[1:])
-        for pending in self._pending:
-            record: Record = {"step": pending.step, "lr": pending.lr}
-            for name, shape in pending.shapes.items():
-                values = [next(rest) for _ in range(shape.numel())]
-                record[name] = values if len(shape) else values[0]
-            # one row or one column has nothing to rank
-            if pending is self._pending[-1] and min(self._rank_rows.shape) > 1:
-                record["rank"] = rank
-            self._seen.append(record)
-            self._unread.append(record)
-            self._raise_alarms(record)
+        ranked = min(self._rank_rows.shape) > 1  # one row or one column has nothing to rank
+        numbers = on_host(torch.cat([p.numbers for p in self._pending]))
+        square = on_host(gram(self._rank_rows)) if ranked else None
+        arrived = None
+        if self._rank_rows.is_cuda:
+            arrived = torch.cuda.Event()
+            arrived.record()
+        self._shipped.append(_Shipped(list(self._pending), numbers, square, arrived))
         self._pending.clear()
         self._rank_rows = None
+
+    def _transfer(self) -> None:
+        """Read all that was observed, and raise its alarms."""
+        self.ship()
+        while self._shipped:
+            shipped = self._shipped.popleft()
+            if shipped.arrived is not None:
+                shipped.arrived.synchronize()
+            rest = iter(shipped.numbers.tolist())
+            for pending in shipped.pending:
+                record: Record = {"step": pending.step, "lr": pending.lr}
+                for name, shape in pending.shapes.items():
+                    values = [next(rest) for _ in range(shape.numel())]
+                    record[name] = values if len(shape) else values[0]
+                if pending is shipped.pending[-1] and shipped.gram is not None:
+                    record["rank"] = float(rank_of_gram(shipped.gram))
+                self._seen.append(record)
+                self._unread.append(record)
+                self._raise_alarms(record)
 
     def _raise_alarms(self, record: Record) -> None:
         norm = record["norm_mean"]
@@ -217,6 +241,13 @@ class NormMonitor:
             elif kind not in self._ringing:
                 self._ringing.add(kind)
                 self.alarms.append(line)
+
+
+def on_host(x: Tensor) -> Tensor:
+    """A copy in the host's memory, which is there once the device has come so far."""
+    if not x.is_cuda:
+        return x
+    return torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
 
 
 def _check_count(name: str, value: int) -> int:
