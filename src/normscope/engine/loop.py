@@ -39,6 +39,7 @@ class Progress:
     losses: list[Tensor] = field(default_factory=list)  # of this epoch's micro-batches
     logged: int = 0  # how many of them a log point has seen
     seconds: float = 0.0  # spent training, over all sittings
+    waited: float = 0.0  # of these, for images
     metrics_size: int = 0
     last: dict[str, Any] = field(default_factory=dict)  # the newest epoch's record
 
@@ -133,7 +134,7 @@ class Loop:
         while self.progress.epoch < self.spec.epochs:
             self.method.train()
             self._clock = time.perf_counter()
-            for batch, labels in self._batches():
+            for batch, labels in self._timed(self._batches()):
                 self._micro_step(batch, labels)
                 if self.progress.micro % self.spec.accumulate == 0:
                     if self._asked_to_stop(interrupts):
@@ -149,6 +150,16 @@ class Loop:
         micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
         own = [indices[self._rows()] for indices in micros[self.progress.micro :]]
         return self.train.batches(own, seed=seed_for(spec.seed, "crops", epoch))
+
+    def _timed(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same batches, and how long they were waited for."""
+        while True:
+            start = time.perf_counter()
+            batch = next(batches, None)
+            self.progress.waited += time.perf_counter() - start
+            if batch is None:
+                return
+            yield batch
 
     def _rows(self) -> slice:
         """Which rows of a micro-batch are this process's."""
@@ -289,5 +300,6 @@ class Loop:
             norm=self.progress.last["norm_test"],
             steps=self.progress.step,
             seconds=round(self.progress.seconds, 3),
+            waited=round(self.progress.waited, 3),
             images_per_second=round(self._images_per_second(), 1),
         )

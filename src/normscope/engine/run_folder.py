@@ -156,6 +156,8 @@ class RunResult:
         norm: mean embedding norm over the test images.
         steps: optimizer steps.
         seconds: spent training, over all sittings.
+        waited: of these, seconds for which the host had to wait for images; a GPU that has work
+            left waits less.
         images_per_second: training images (each in two views) per second, evaluation left out.
     """
 
@@ -166,6 +168,7 @@ class RunResult:
     norm: float
     steps: int
     seconds: float
+    waited: float
     images_per_second: float
 
     def save(self) -> None:
