@@ -43,8 +43,12 @@ class Table:
         return "\n".join(lines)
 
     def save(self, name: str, folder: Path) -> None:
-        """Print the table, store it as JSON, and make the folder's README anew from all of them."""
+        """Print the table and store it."""
         print(self.markdown())
+        self.store(name, folder)
+
+    def store(self, name: str, folder: Path) -> None:
+        """Write the table as JSON, and make the folder's README anew from all of them."""
         (folder / "results").mkdir(parents=True, exist_ok=True)
         _replace(folder / "results" / f"{name}.json", json.dumps(asdict(self), indent=1) + "\n")
         _replace(folder / "README.md", readme(folder))

@@ -159,6 +159,7 @@ def main() -> None:
         parser.error("--device must be cpu, got 'cuda': there is no CUDA device here.")
     found: Found = {}
     missing: list[str] = []
+    name = args.name or f"training-{args.net}-{args.device}"
     for method in args.methods:
         found[method] = {}
         for way in args.ways:
@@ -170,9 +171,10 @@ def main() -> None:
                 missing.append(f"{way} could not train {method} here: {seconds}")
             else:
                 found[method][way] = seconds
+                table(args, found, missing).store(name, args.folder)  # if it is stopped later
     if not any(found.values()):
         raise SystemExit(f"nothing could be measured: {missing}")
-    table(args, found, missing).save(args.name or f"training-{args.net}-{args.device}", args.folder)
+    table(args, found, missing).save(name, args.folder)
 
 
 def table(
@@ -209,4 +211,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        raise SystemExit("stopped; nothing was stored") from None
+        raise SystemExit("stopped; what was measured before is stored") from None

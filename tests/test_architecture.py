@@ -11,7 +11,7 @@ import pytest
 import normscope
 
 SOURCE = Path(normscope.__file__).parent
-PRIVATE = {"_checks", "_environment", "_files", "_sphere"}  # small, and open to all
+PRIVATE = {"_checks", "_environment", "_files", "_kernels", "_sphere"}  # small, and open to all
 EVALUATED = {"evaluation", "engine"}
 
 # folder -> the other folders of ours that it may import

@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from normscope.engine import RunSpec, evaluate, train
+from normscope.engine.step import RecordedStep, Step
 from normscope.methods import METHODS
 
 # the compiler warns of PyTorch's own code
@@ -20,6 +22,22 @@ def test_method_trains_on_the_gpu_and_the_monitor_sees_its_gradient(name, tmp_pa
     records = result.metrics("step")
     assert all(math.isfinite(r["norm_mean"]) for r in records)
     assert all(r["growth_predicted"] >= 0 for r in records)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_recorded_steps_train_as_steps_one_by_one(accumulate, tmp_path: Path, monkeypatch) -> None:
+    spec = RunSpec(epochs=3, batch=128, accumulate=accumulate, log_every=1, net="resnet18", lr=0.05)
+    losses = {}
+    for step in (RecordedStep, Step):
+        monkeypatch.setattr("normscope.engine.loop.step_for", step)
+        folder = tmp_path / step.__name__
+        result = train(spec, folder=folder, device="cuda", quiet=True)
+        losses[step] = [record["loss"] for record in result.metrics("step")]
+    recorded, plain = (torch.tensor(losses[step]) for step in (RecordedStep, Step))
+    assert recorded.min() < recorded[0] - 0.05
+    # bf16 and the order of sums set them apart, a little more at each step
+    torch.testing.assert_close(recorded, plain, rtol=0.03, atol=0)
+    torch.testing.assert_close(recorded[:8], plain[:8], rtol=2e-3, atol=0)
 
 
 def test_gpu_runs_resume_and_are_evaluated(tmp_path: Path) -> None:

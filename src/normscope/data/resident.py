@@ -43,8 +43,11 @@ class Resident:
             seed: takes part in what `Streamed` draws; here nothing is drawn.
         """
         del seed
-        for rows in index_batches:
-            rows = rows.to(self.images.device, non_blocking=True)
+        if not index_batches:
+            return
+        # over in one piece: a transfer at each batch would let the device run dry
+        every = torch.cat(list(index_batches)).to(self.images.device)
+        for rows in every.split([len(rows) for rows in index_batches]):
             yield self.images[rows], self.labels[rows]
 
     def evaluation_batches(self, batch: int) -> Iterator[Tensor]:

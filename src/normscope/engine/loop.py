@@ -23,7 +23,7 @@ from normscope.engine.randomness import seed_for, shuffled
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
-from normscope.engine.step import step_for
+from normscope.engine.step import compile_, step_for
 from normscope.engine.telemetry import Telemetry
 from normscope.methods import Method
 from normscope.nets import synchronised
@@ -75,8 +75,7 @@ class Loop:
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
         if fabric.device.type == "cuda":
-            for part in self.method.children():
-                part.compile()
+            compile_(self.method, alone=fabric.world_size == 1)
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
         share = spec.accumulate if spec.accumulation == "mean" else 1
         crop = self.train.needs_crop

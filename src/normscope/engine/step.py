@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normscope.augment import Augmentation
+from normscope.augment import Augmentation, Parameters
 from normscope.methods import StepOutput
+from normscope.nets import ResNet
 
 _WARM_UP = 3  # steps before anything is recorded: they compile, choose algorithms, allocate
 
@@ -67,15 +68,17 @@ class Step:
     def _both_views(self, batch: Tensor, u: Tensor) -> Tensor:
         """Two augmented views of a batch, 2 n 3 s s."""
         height, width = batch.shape[-2:]
-        views = []
-        for view in range(2):
-            drawn = self.augment.parameters(u[view], height=height, width=width, view=view)
-            if self._crop:
-                views.append(self.augment(batch, drawn))
-            else:
-                views.append(self.augment.colour(self.augment.mirror(batch[view], drawn), drawn))
-        both = torch.cat(views).contiguous(memory_format=torch.channels_last)  # 2n 3 s s
-        return both.unflatten(0, (2, -1))
+        drawn = [
+            self.augment.parameters(u[view], height=height, width=width, view=view)
+            for view in range(2)
+        ]
+        both = Parameters(*(torch.cat(values) for values in zip(*drawn, strict=True)))
+        if self._crop:
+            views = self.augment(batch.repeat(2, 1, 1, 1), both)
+        else:
+            views = self.augment.colour(self.augment.mirror(batch.flatten(0, 1), both), both)
+        views = views.contiguous(memory_format=torch.channels_last)  # 2n 3 s s
+        return views.unflatten(0, (2, -1))
 
 
 @dataclass
@@ -102,6 +105,7 @@ class RecordedStep(Step):
         self._recordings: dict[bool, _Recording] = {}  # whether it adds to gradients -> graph
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
         self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # where it is recorded, and so where it warms up
 
     def gradients(
         self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
@@ -112,9 +116,7 @@ class RecordedStep(Step):
         if adds not in self._recordings:
             # what adds needs the places that a first one writes to
             if self._calls <= _WARM_UP or (adds and not self._recordings):
-                if not adds:
-                    super().applied()
-                return super().gradients(*inputs, last=last, observed=observed)
+                return self._warm_up(inputs, last=last, observed=observed)
             self._recordings[adds] = self._record(inputs)
         recording = self._recordings[adds]
         for place, value in zip(recording.inputs, inputs, strict=True):
@@ -129,6 +131,16 @@ class RecordedStep(Step):
         """The next step writes over the gradients: nothing to clear."""
         self.waiting = False
 
+    def _warm_up(self, inputs: tuple[Tensor, ...], *, last: bool, observed: bool) -> StepOutput:
+        """A step as usual, on the stream that will record: autograd keeps to the one it began on."""
+        if not self.waiting:
+            super().applied()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            out = super().gradients(*inputs, last=last, observed=observed)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return out
+
     def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
         """Record a step without running it."""
         places = tuple(x.clone() for x in inputs)
@@ -137,12 +149,26 @@ class RecordedStep(Step):
             super().applied()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             out = super().gradients(*places, last=True, observed=True)
         if first:
             with_gradient = [p for p in self.method.parameters() if p.grad is not None]
             self._gradients = [(p, p.grad) for p in with_gradient if p.grad is not None]
         return _Recording(graph, places, out)
+
+
+def compile_(method: nn.Module, *, alone: bool) -> None:
+    """Compile a method's parts in place.
+
+    A ResNet that trains alone has kernels of its own and is recorded: it needs no compiler.
+    """
+    for part in method.children():
+        if alone and isinstance(part, ResNet):
+            continue
+        if alone and any(isinstance(layer, ResNet) for layer in part.modules()):
+            compile_(part, alone=True)
+        else:
+            part.compile()
 
 
 def step_for(fabric: Any, *args: Any, **kwargs: Any) -> Step:

@@ -8,8 +8,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from normscope._checks import check_embeddings
+from normscope._kernels import has_kernels
 from normscope._sphere import unit
-from normscope.losses.partition import check_temperature, log_partition, world_size
+from normscope.losses.partition import (
+    check_temperature,
+    fits_float32,
+    log_partition,
+    world_size,
+)
 
 _LINEAR_BEYOND = 40.0  # where e^-x leaves float64's last digit alone
 
@@ -46,6 +52,12 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     """
     check_embeddings(z1=z1, z2=z2)
     tau = check_temperature(temperature)
+    gather = gather and world_size() > 1
+    if has_kernels(z1) and not gather and z1.dtype != torch.float64 and fits_float32(tau):
+        from normscope.losses.fused import WIDEST, FusedInfoNCE
+
+        if z1.shape[1] <= WIDEST:
+            return FusedInfoNCE.apply(z1, z2, tau)  # pyright: ignore[reportReturnType]
     u, _ = unit(torch.cat([z1, z2]))  # 2n d
     log_s = log_partition(u, temperature=tau, paired=True, gather=gather)  # 2n
     u1, u2 = u.chunk(2)
@@ -53,7 +65,7 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     excess = log_s.unflatten(0, (2, -1)) - positive  # log of all negatives over the positive, 2 n
     # log(1 + e^x): as the pair aligns, the loss and its gradient shrink and keep their digits
     loss = F.softplus(excess, threshold=_LINEAR_BEYOND).mean().to(u.dtype)
-    return _with_joined_value(loss) if gather and world_size() > 1 else loss
+    return _with_joined_value(loss) if gather else loss
 
 
 def _with_joined_value(loss: Tensor) -> Tensor:

@@ -60,6 +60,15 @@ def log_partition(
     return _LogPartition.apply(u, temperature, paired, gather)  # pyright: ignore[reportReturnType]
 
 
+def check_once() -> None:
+    """Refuse create_graph=True in a backward pass that would be left out of that graph."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "InfoNCE must be differentiated once, but create_graph=True asks for more. "
+            "For second derivatives, write the loss with torch.logsumexp."
+        )
+
+
 class _LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u: Tensor, temperature: float, paired: bool, gather: bool) -> Tensor:
@@ -82,11 +91,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         r"""$\nabla_{u_i} = \frac1\tau \sum_k E_{ik} (a_i + a_k) u_k$ with $a_i = g_i / S_i$."""
-        if torch.is_grad_enabled():  # create_graph=True; what follows would be left out of it
-            raise RuntimeError(
-                "InfoNCE must be differentiated once, but create_graph=True asks for more. "
-                "For second derivatives, write the loss with torch.logsumexp."
-            )
+        check_once()
         u, every, s, *kept = ctx.saved_tensors
         a = torch.where(s > 0, grad / s, 0.0)  # no k left: nothing pushes
         a = _own_first(a) if ctx.gather else a
@@ -139,7 +144,12 @@ def _tiles(
 
 def _wide(u: Tensor, temperature: float) -> torch.dtype:
     """The dtype that holds E and its sums at this temperature."""
-    return u.dtype if 2 / temperature <= _WIDEST_FLOAT32 else torch.float64
+    return u.dtype if fits_float32(temperature) else torch.float64
+
+
+def fits_float32(temperature: float) -> bool:
+    """Whether float32 holds E and its sums at this temperature."""
+    return 2 / temperature <= _WIDEST_FLOAT32
 
 
 def world_size() -> int:

@@ -50,7 +50,7 @@ def supervised_info_nce(
     if len(z) < 2:
         raise invalid("z", "at least two rows", z, "One row has no positive and no negative.")
     u, _ = unit(z)
-    _, index, counts = labels.unique(return_inverse=True, return_counts=True)
+    index, counts = _classes(labels)
     others = counts[index] - 1  # positives of each row, n
     if positives == "one":
         partner = u[_random_partner(index, counts, generator)]
@@ -60,6 +60,17 @@ def supervised_info_nce(
     has_positive = others > 0
     losses = log_partition(u, temperature=tau) - (u * partner).sum(-1) / tau
     return ((losses * has_positive).sum() / has_positive.sum().clamp_min(1)).to(u.dtype)
+
+
+def _classes(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's class as a number from 0, (n,), and how many rows have it, (n,) with zeros.
+
+    `unique` would tell the host how many classes there are, and wait for the device to do so.
+    """
+    ordered, order = labels.sort()
+    begins = torch.cat([ordered.new_zeros(1, dtype=torch.long), ordered.diff().ne(0).long()])
+    index = torch.empty_like(order).index_copy_(0, order, begins.cumsum(0))
+    return index, torch.zeros_like(index).index_add_(0, index, torch.ones_like(index))
 
 
 def _random_partner(index: Tensor, counts: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -1,8 +1,7 @@
-"""Batch norm with what follows it, and over the joined batch of every process."""
+"""Batch normalisation over the joined batch of every process, on GPUs and on CPUs."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from itertools import chain
 
 import torch
@@ -11,56 +10,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from normscope._checks import invalid
-
-
-def norm_relu(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
-    """relu(norm(x) + residual); on a GPU in fewer passes over memory than one by one.
-
-    Args:
-        norm: a batch norm.
-        x: images, (n, c, h, w).
-        residual: what is added before the ReLU, of the same shape.
-    """
-    if _fits(norm, x):
-        return _fused(norm, x, residual, relu=True)
-    y = norm(x)
-    return torch.relu(y if residual is None else y + residual)
-
-
-def norm_alone(norm: nn.Module, x: Tensor) -> Tensor:
-    """norm(x), likewise."""
-    return _fused(norm, x, None, relu=False) if _fits(norm, x) else norm(x)
-
-
-def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x for two readers; the norm that made it adds their gradients as it reads them."""
-    return x, getattr(x, "twin", x)
-
-
-def _fused(norm: nn.Module, x: Tensor, residual: Tensor | None, *, relu: bool) -> Tensor:
-    from normscope.nets.fused import NormReLU  # Triton comes with torch for CUDA alone
-
-    y, twin = NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)  # pyright: ignore
-    y.twin = twin
-    return y
-
-
-def _fits(norm: nn.Module, x: Tensor) -> bool:
-    """Whether the kernels can do what the norm would: a plain one, in training, channels last."""
-    return (
-        x.is_cuda
-        and type(norm) is nn.BatchNorm2d
-        and norm.training
-        and norm.affine
-        and norm.track_running_stats
-        and norm.momentum is not None
-        and x.shape[1] >= 16
-        and x.shape[1].bit_count() == 1
-        and x.is_contiguous(memory_format=torch.channels_last)
-        and not (norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks)
-        and not torch.compiler.is_compiling()
-        and find_spec("triton") is not None
-    )
 
 
 def synchronised(module: nn.Module) -> nn.Module:

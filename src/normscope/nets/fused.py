@@ -15,8 +15,23 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+PATCH = 32  # a patch's 27 numbers, and zeros up to what matrix units like
 _PARTS = 1024  # programs that share the rows of a sum, times the blocks of channels
-_ROWS, _CHANNELS = 64, 64  # of the tile that a program holds
+_CHANNELS = 64  # of the tile that a program holds
+_ROWS, _FORWARD_ROWS = 64, 32  # of it; measured on an H200
+
+
+def patches(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The 3 x 3 patch round each pixel, zeros beyond the edge, (n, 3, h, w) -> (n, h, w, PATCH).
+
+    Args:
+        x: channels last.
+        dtype: of the result.
+    """
+    n, _, h, w = x.shape
+    out = torch.empty(n, h, w, PATCH, dtype=dtype, device=x.device)
+    _patches[(triton.cdiv(n * h * w, 128),)](x, out, n * h * w, h, w, PATCH, 128)
+    return out
 
 
 class NormReLU(torch.autograd.Function):
@@ -31,16 +46,16 @@ class NormReLU(torch.autograd.Function):
         residual, norm, relu = rest
         rows, c = x.numel() // x.shape[1], x.shape[1]
         statistics = torch.empty(4, c, device=x.device)  # mean, 1 / std, scale, shift
-        sums, tile = _sums_for(x)
-        _forward_sums[tile.grid](x, sums, rows, c, tile.parts, tile.turns, tile.rows, tile.channels)
+        tile = _Tile(rows, c, _FORWARD_ROWS)
+        sums = torch.empty(2, c, tile.parts, device=x.device)
+        _forward_sums[tile.grid](x, sums, rows, c, tile.parts, tile.rows, tile.channels)
         _finish_forward[(c,)](
             *(sums, x, weight, bias, statistics),
             *(norm.running_mean, norm.running_var, norm.num_batches_tracked),
             *(rows, norm.momentum, norm.eps, c, tile.parts),
         )
-        y = torch.empty_like(x)
-        grid = (triton.cdiv(rows, tile.rows), c // tile.channels)
-        _apply[grid](
+        y, tile = torch.empty_like(x), _Tile(rows, c)
+        _apply[tile.every](
             *(x, x if residual is None else residual, statistics, y),
             *(rows, c, residual is not None, relu, tile.rows, tile.channels),
         )
@@ -57,20 +72,20 @@ class NormReLU(torch.autograd.Function):
         each = [dy.contiguous(memory_format=torch.channels_last) for dy in given if dy is not None]
         dy, other = each[0], each[-1]
         rows, c = x.numel() // x.shape[1], x.shape[1]
-        sums, tile = _sums_for(x)
+        tile = _Tile(rows, c)
+        sums = torch.empty(2, c, tile.parts, device=x.device)
         written = y is not None or len(each) > 1
         g = torch.empty_like(x) if written else dy
         mask_of_x = ctx.relu and y is None
         _backward_sums[tile.grid](
             *(dy, other, x, x if y is None else y, statistics, g, sums),
             *(rows, c, len(each) > 1, mask_of_x, y is not None, written),
-            *(tile.parts, tile.turns, tile.rows, tile.channels),
+            *(tile.parts, tile.rows, tile.channels),
         )
         found = torch.empty(4, c, device=x.device)  # in weight, in bias, and two for x
         _finish_backward[(c,)](sums, statistics, found, rows, c, tile.parts)
         dx = torch.empty_like(x)
-        grid = (triton.cdiv(rows, tile.rows), c // tile.channels)
-        _backward_apply[grid](
+        _backward_apply[tile.every](
             *(g, x, statistics, found, dx),
             *(rows, c, mask_of_x and not written, tile.rows, tile.channels),
         )
@@ -78,20 +93,16 @@ class NormReLU(torch.autograd.Function):
 
 
 class _Tile:
-    def __init__(self, rows: int, c: int) -> None:
+    """How the rows and channels of an image are shared out."""
+
+    def __init__(self, rows: int, c: int, tile_rows: int = _ROWS) -> None:
         self.channels = min(c, _CHANNELS)
-        self.rows = _ROWS * _CHANNELS // self.channels
+        self.rows = tile_rows * _CHANNELS // self.channels
         blocks = c // self.channels
         wanted = triton.next_power_of_2(triton.cdiv(rows, self.rows))
         self.parts = min(max(1, _PARTS // blocks), wanted)
-        self.turns = triton.cdiv(rows, self.parts * self.rows)
         self.grid = (self.parts, blocks)
-
-
-def _sums_for(x: Tensor) -> tuple[Tensor, _Tile]:
-    c = x.shape[1]
-    tile = _Tile(x.numel() // c, c)
-    return torch.empty(2, c, tile.parts, device=x.device), tile
+        self.every = (triton.cdiv(rows, self.rows), blocks)  # a program for each
 
 
 @triton.jit
@@ -99,28 +110,26 @@ def _forward_sums(
     x_at,
     sums_at,
     rows,
-    C: tl.constexpr,
-    PARTS: tl.constexpr,
-    TURNS: tl.constexpr,
+    c,
+    parts,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    within = tl.arange(0, ROWS)[:, None] * C + channel[None, :]
+    within = tl.arange(0, ROWS)[:, None] * c + channel[None, :]
     # sums of differences from some value of the channel: squares of the values would cancel
     some = tl.load(x_at + channel).to(tl.float32)[None, :]
     first = tl.zeros((ROWS, CHANNELS), tl.float32)
     second = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for turn in range(TURNS):
-        start = (turn * PARTS + part) * ROWS
+    for start in range(part * ROWS, rows, parts * ROWS):
         inside = (start + tl.arange(0, ROWS) < rows)[:, None]
-        x = tl.load(x_at + tl.cast(start, tl.int64) * C + within, mask=inside, other=0.0)
+        x = tl.load(x_at + tl.cast(start, tl.int64) * c + within, mask=inside, other=0.0)
         d = tl.where(inside, x.to(tl.float32) - some, 0.0)
         first += d
         second += d * d
-    tl.store(sums_at + channel * PARTS + part, tl.sum(first, 0))
-    tl.store(sums_at + (C + channel) * PARTS + part, tl.sum(second, 0))
+    tl.store(sums_at + channel * parts + part, tl.sum(first, 0))
+    tl.store(sums_at + (c + channel) * parts + part, tl.sum(second, 0))
 
 
 @triton.jit
@@ -136,27 +145,27 @@ def _finish_forward(
     rows,
     momentum,
     eps,
-    C: tl.constexpr,
+    c,
     PARTS: tl.constexpr,
 ):
-    c = tl.program_id(0)
+    channel = tl.program_id(0)
     part = tl.arange(0, PARTS)
-    first = tl.sum(tl.load(sums_at + c * PARTS + part), 0) / rows
-    second = tl.sum(tl.load(sums_at + (C + c) * PARTS + part), 0) / rows
-    mean = tl.load(x_at + c).to(tl.float32) + first
+    first = tl.sum(tl.load(sums_at + channel * PARTS + part), 0) / rows
+    second = tl.sum(tl.load(sums_at + (c + channel) * PARTS + part), 0) / rows
+    mean = tl.load(x_at + channel).to(tl.float32) + first
     variance = tl.maximum(second - first * first, 0.0)
     inverse = 1 / tl.sqrt(variance + eps)
-    scale = tl.load(weight_at + c) * inverse
-    tl.store(statistics_at + c, mean)
-    tl.store(statistics_at + C + c, inverse)
-    tl.store(statistics_at + 2 * C + c, scale)
-    tl.store(statistics_at + 3 * C + c, tl.load(bias_at + c) - mean * scale)
-    old = tl.load(running_mean_at + c)
-    tl.store(running_mean_at + c, old + momentum * (mean - old))
-    old = tl.load(running_variance_at + c)
+    scale = tl.load(weight_at + channel) * inverse
+    tl.store(statistics_at + channel, mean)
+    tl.store(statistics_at + c + channel, inverse)
+    tl.store(statistics_at + 2 * c + channel, scale)
+    tl.store(statistics_at + 3 * c + channel, tl.load(bias_at + channel) - mean * scale)
+    old = tl.load(running_mean_at + channel)
+    tl.store(running_mean_at + channel, old + momentum * (mean - old))
+    old = tl.load(running_variance_at + channel)
     unbiased = variance * (rows / (rows - 1))
-    tl.store(running_variance_at + c, old + momentum * (unbiased - old))
-    if c == 0:
+    tl.store(running_variance_at + channel, old + momentum * (unbiased - old))
+    if channel == 0:
         tl.store(batches_at, tl.load(batches_at) + 1)
 
 
@@ -167,7 +176,7 @@ def _apply(
     statistics_at,
     y_at,
     rows,
-    C: tl.constexpr,
+    c,
     RESIDUAL: tl.constexpr,
     RELU: tl.constexpr,
     ROWS: tl.constexpr,
@@ -175,10 +184,10 @@ def _apply(
 ):
     start = tl.program_id(0) * ROWS
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    at = tl.cast(start, tl.int64) * C + tl.arange(0, ROWS)[:, None] * C + channel[None, :]
+    at = tl.cast(start, tl.int64) * c + tl.arange(0, ROWS)[:, None] * c + channel[None, :]
     inside = (start + tl.arange(0, ROWS) < rows)[:, None]
-    scale = tl.load(statistics_at + 2 * C + channel)[None, :]
-    shift = tl.load(statistics_at + 3 * C + channel)[None, :]
+    scale = tl.load(statistics_at + 2 * c + channel)[None, :]
+    shift = tl.load(statistics_at + 3 * c + channel)[None, :]
     y = tl.load(x_at + at, mask=inside).to(tl.float32) * scale + shift
     if RESIDUAL:
         y += tl.load(residual_at + at, mask=inside).to(tl.float32)
@@ -197,28 +206,26 @@ def _backward_sums(
     g_at,
     sums_at,
     rows,
-    C: tl.constexpr,
+    c,
     TWO: tl.constexpr,
     MASK_OF_X: tl.constexpr,
     MASK_OF_Y: tl.constexpr,
     WRITTEN: tl.constexpr,
-    PARTS: tl.constexpr,
-    TURNS: tl.constexpr,
+    parts,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    within = tl.arange(0, ROWS)[:, None] * C + channel[None, :]
+    within = tl.arange(0, ROWS)[:, None] * c + channel[None, :]
     mean = tl.load(statistics_at + channel)[None, :]
-    scale = tl.load(statistics_at + 2 * C + channel)[None, :]
-    shift = tl.load(statistics_at + 3 * C + channel)[None, :]
+    scale = tl.load(statistics_at + 2 * c + channel)[None, :]
+    shift = tl.load(statistics_at + 3 * c + channel)[None, :]
     first = tl.zeros((ROWS, CHANNELS), tl.float32)
     second = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for turn in range(TURNS):
-        start = (turn * PARTS + part) * ROWS
+    for start in range(part * ROWS, rows, parts * ROWS):
         inside = (start + tl.arange(0, ROWS) < rows)[:, None]
-        at = tl.cast(start, tl.int64) * C + within
+        at = tl.cast(start, tl.int64) * c + within
         g = tl.load(dy_at + at, mask=inside, other=0.0).to(tl.float32)
         if TWO:
             g += tl.load(other_at + at, mask=inside, other=0.0).to(tl.float32)
@@ -233,22 +240,22 @@ def _backward_sums(
             g = stored.to(tl.float32)
         first += g
         second += g * (x - mean)
-    tl.store(sums_at + channel * PARTS + part, tl.sum(first, 0))
-    tl.store(sums_at + (C + channel) * PARTS + part, tl.sum(second, 0))
+    tl.store(sums_at + channel * parts + part, tl.sum(first, 0))
+    tl.store(sums_at + (c + channel) * parts + part, tl.sum(second, 0))
 
 
 @triton.jit
-def _finish_backward(sums_at, statistics_at, found_at, rows, C: tl.constexpr, PARTS: tl.constexpr):
-    c = tl.program_id(0)
+def _finish_backward(sums_at, statistics_at, found_at, rows, c, PARTS: tl.constexpr):
+    channel = tl.program_id(0)
     part = tl.arange(0, PARTS)
-    in_bias = tl.sum(tl.load(sums_at + c * PARTS + part), 0)
-    inverse = tl.load(statistics_at + C + c)
-    scale = tl.load(statistics_at + 2 * C + c)
-    in_weight = tl.sum(tl.load(sums_at + (C + c) * PARTS + part), 0) * inverse
-    tl.store(found_at + c, in_weight)
-    tl.store(found_at + C + c, in_bias)
-    tl.store(found_at + 2 * C + c, scale * in_bias / rows)
-    tl.store(found_at + 3 * C + c, scale * inverse * in_weight / rows)
+    in_bias = tl.sum(tl.load(sums_at + channel * PARTS + part), 0)
+    inverse = tl.load(statistics_at + c + channel)
+    scale = tl.load(statistics_at + 2 * c + channel)
+    in_weight = tl.sum(tl.load(sums_at + (c + channel) * PARTS + part), 0) * inverse
+    tl.store(found_at + channel, in_weight)
+    tl.store(found_at + c + channel, in_bias)
+    tl.store(found_at + 2 * c + channel, scale * in_bias / rows)
+    tl.store(found_at + 3 * c + channel, scale * inverse * in_weight / rows)
 
 
 @triton.jit
@@ -259,23 +266,41 @@ def _backward_apply(
     found_at,
     dx_at,
     rows,
-    C: tl.constexpr,
+    c,
     MASK_OF_X: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
     start = tl.program_id(0) * ROWS
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    at = tl.cast(start, tl.int64) * C + tl.arange(0, ROWS)[:, None] * C + channel[None, :]
+    at = tl.cast(start, tl.int64) * c + tl.arange(0, ROWS)[:, None] * c + channel[None, :]
     inside = (start + tl.arange(0, ROWS) < rows)[:, None]
     mean = tl.load(statistics_at + channel)[None, :]
-    scale = tl.load(statistics_at + 2 * C + channel)[None, :]
-    level = tl.load(found_at + 2 * C + channel)[None, :]
-    slope = tl.load(found_at + 3 * C + channel)[None, :]
+    scale = tl.load(statistics_at + 2 * c + channel)[None, :]
+    level = tl.load(found_at + 2 * c + channel)[None, :]
+    slope = tl.load(found_at + 3 * c + channel)[None, :]
     g = tl.load(g_at + at, mask=inside, other=0.0).to(tl.float32)
     x = tl.load(x_at + at, mask=inside, other=0.0).to(tl.float32)
     if MASK_OF_X:
-        shift = tl.load(statistics_at + 3 * C + channel)[None, :]
+        shift = tl.load(statistics_at + 3 * c + channel)[None, :]
         g = tl.where(x * scale + shift > 0, g, 0.0)
     dx = scale * g - level - (x - mean) * slope
     tl.store(dx_at + at, dx.to(dx_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _patches(
+    x_at, out_at, pixels, H: tl.constexpr, W: tl.constexpr, PATCH: tl.constexpr, ROWS: tl.constexpr
+):
+    pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    number = tl.arange(0, PATCH)[None, :]
+    down, across, channel = number // 9 - 1, number // 3 % 3 - 1, number % 3
+    row, column = pixel // W % H + down, pixel % W + across
+    inside = (number < 27) & (row >= 0) & (row < H) & (column >= 0) & (column < W)
+    x = tl.load(
+        x_at + (pixel.to(tl.int64) + down * W + across) * 3 + channel,
+        mask=inside & (pixel < pixels),
+        other=0.0,
+    )
+    at = pixel.to(tl.int64) * PATCH + number
+    tl.store(out_at + at, x.to(out_at.dtype.element_ty), mask=pixel < pixels)

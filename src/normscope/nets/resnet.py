@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import invalid
-from normscope.nets.batch_norm import fork, norm_alone, norm_relu
+from normscope.nets.layers import fork, norm_alone, norm_relu, patched
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -109,7 +109,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images to features, (n, 3, h, w) -> (n, width)."""
-        x = self.maxpool(norm_relu(self.bn1, self.conv1(x)))
+        x = self.maxpool(norm_relu(self.bn1, patched(self.conv1, x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # n width h w
         return x.mean((2, 3))
 

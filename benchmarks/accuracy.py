@@ -1,0 +1,129 @@
+"""What speed costs in accuracy: kNN after a short training, fast and plain, over seeds.
+
+    python benchmarks/accuracy.py --device cuda --data cifar10 --net resnet18 --epochs 20
+
+`fast` is `normscope.train` as it is: on a GPU in bf16, with its own kernels, compiled and recorded.
+`plain` is the same spec in float32, one operation after the other, as PyTorch does them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tables import HERE, Table, installed
+
+WAYS = ("fast", "plain")
+
+
+def measure(way: str, args: argparse.Namespace) -> list[dict[str, float]]:
+    """kNN and images a second of each seed, in this process."""
+    from normscope.engine import RunSpec, train
+    from normscope.engine.step import Step
+
+    found = []
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        if way == "plain":
+            stack.enter_context(patch("normscope.engine.loop.step_for", Step))
+            for module in ("nets.layers", "losses.info_nce"):
+                name = f"normscope.{module}.has_kernels"
+                stack.enter_context(patch(name, lambda _: False))
+        for seed in range(args.seeds):
+            spec = RunSpec(
+                method=args.method,
+                data=args.data,
+                net=args.net,
+                epochs=args.epochs,
+                seed=seed,
+                precision="32" if way == "plain" else "auto",
+            )
+            run = Path(folder) / str(seed)
+            result = train(spec, folder=run, device=args.device, quiet=True)
+            print(f"{way}, seed {seed}: kNN {result.knn:.2%}", file=sys.stderr, flush=True)
+            found.append({"knn": result.knn, "images_per_second": result.images_per_second})
+    return found
+
+
+def in_own_process(way: str, args: argparse.Namespace) -> list[dict[str, float]]:
+    """What `measure` found in a fresh process: only there can the compiler be left out."""
+    job = json.dumps([way, {k: v for k, v in vars(args).items() if k not in ("folder", "name")}])
+    done = subprocess.run(
+        [sys.executable, __file__, "--job", job],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | {"TORCHDYNAMO_DISABLE": str(int(way == "plain"))},
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(args: argparse.Namespace, found: dict[str, list[dict[str, float]]]) -> Table:
+    """Each way's kNN, and the difference of the seeds' pairs."""
+    rows = []
+    for way, runs in found.items():
+        knn = [100 * run["knn"] for run in runs]
+        speed = statistics.mean(run["images_per_second"] for run in runs)
+        rows.append([way, *(f"{k:.2f}" for k in knn), spread(knn), f"{speed:,.0f}"])
+    pairs = zip(found["fast"], found["plain"], strict=True)
+    gaps = [100 * (fast["knn"] - plain["knn"]) for fast, plain in pairs]
+    rows.append(["fast - plain", *(f"{gap:+.2f}" for gap in gaps), spread(gaps), "-"])
+    seeds = [f"seed {seed}, %" for seed in range(args.seeds)]
+    return Table(
+        title=f"kNN after {args.epochs} epochs of {args.method}, {args.net or 'the usual net'} on {args.data}, "
+        f"{args.device}",
+        columns=["way", *seeds, "mean and its error", "images/s"],
+        rows=rows,
+        notes=["Images a second count the compiling, too."],
+        measured={**found},
+        versions=installed("torch", "lightning-fabric"),
+    )
+
+
+def spread(values: list[float]) -> str:
+    """Mean and standard error."""
+    mean = f"{statistics.mean(values):.2f}"
+    if len(values) < 2:
+        return mean
+    return f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:.2f}"
+
+
+def main() -> None:
+    """Train both ways and tell."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--method", default="simclr")
+    parser.add_argument("--data", default="digits")
+    parser.add_argument("--net", default=None, help="the data's own unless given")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--name", help="of the JSON file; accuracy-DEVICE unless given")
+    parser.add_argument("--folder", type=Path, default=HERE, help="where README.md is made")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        way, values = json.loads(args.job)
+        print(json.dumps(measure(way, argparse.Namespace(**values))))
+        return
+    for name in ("epochs", "seeds"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(args, name)}.")
+    found: dict[str, Any] = {way: in_own_process(way, args) for way in WAYS}
+    table(args, found).save(args.name or f"accuracy-{args.device}", args.folder)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; nothing was stored") from None
