@@ -26,7 +26,7 @@ WAYS = ("fast", "plain")
 
 
 def measure(way: str, args: argparse.Namespace) -> list[dict[str, float]]:
-    """kNN and images a second of each seed, in this process."""
+    """KNN and images a second of each seed, in this process."""
     from normscope.engine import RunSpec, train
     from normscope.engine.step import Step
 
@@ -78,8 +78,7 @@ def table(args: argparse.Namespace, found: dict[str, list[dict[str, float]]]) ->
     rows.append(["fast - plain", *(f"{gap:+.2f}" for gap in gaps), spread(gaps), "-"])
     seeds = [f"seed {seed}, %" for seed in range(args.seeds)]
     return Table(
-        title=f"kNN after {args.epochs} epochs of {args.method}, {args.net or 'the usual net'} on {args.data}, "
-        f"{args.device}",
+        title=f"kNN after {args.epochs} epochs of {args.method} on {args.data}, {args.device}",
         columns=["way", *seeds, "mean and its error", "images/s"],
         rows=rows,
         notes=["Images a second count the compiling, too."],

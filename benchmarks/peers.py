@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -231,8 +230,13 @@ def _dino(net: nn.Module, d: int) -> Built:
     from lightly.models.modules import DINOProjectionHead  # pyright: ignore[reportMissingImports]
     from lightly.transforms import DINOTransform  # pyright: ignore[reportMissingImports]
 
-    student = nn.Sequential(net, DINOProjectionHead(d, 2048, 256, 4096))
-    teacher, follow = _follower(student)
+    # its weight norm can't be copied
+    student, teacher = (
+        nn.Sequential(part, DINOProjectionHead(d, 2048, 256, 4096))
+        for part in (net, copy.deepcopy(net))
+    )
+    teacher.load_state_dict(student.state_dict())
+    follow = _following(student, teacher)
     criterion = DINOLoss(output_dim=4096).cuda()
 
     def loss(views: list[Tensor]) -> Tensor:
@@ -246,12 +250,16 @@ def _dino(net: nn.Module, d: int) -> Built:
 
 def _follower(online: nn.Module) -> tuple[nn.Module, Callable[[], None]]:
     """A momentum copy, and what moves it."""
+    target = copy.deepcopy(online)
+    return target, _following(online, target)
+
+
+def _following(online: nn.Module, target: nn.Module) -> Callable[[], None]:
+    """What moves a target, which no gradient reaches any more."""
     from lightly.models.utils import update_momentum  # pyright: ignore[reportMissingImports]
 
-    target = copy.deepcopy(online)
-    for p in chain(target.parameters()):
-        p.requires_grad_(False)
-    return target, lambda: update_momentum(online, target, m=0.99)
+    target.requires_grad_(False)
+    return lambda: update_momentum(online, target, m=0.99)
 
 
 LIGHTLY: dict[str, Callable[[nn.Module, int], Built]] = {

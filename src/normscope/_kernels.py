@@ -10,13 +10,16 @@ from torch import Tensor
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether kernels can work on x: on a GPU, with Triton, and no compiler looking on.
+    """Whether kernels can work on x: on a GPU of 2020 or later, and no compiler looking on.
 
     A module with kernels is imported only then: Triton comes with PyTorch for CUDA alone.
     """
-    return x.is_cuda and not torch.compiler.is_compiling() and _has_triton()
+    return x.is_cuda and not torch.compiler.is_compiling() and _can_run(x.device)
 
 
 @cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+def _can_run(device: torch.device) -> bool:
+    """Whether there is Triton, and an NVIDIA GPU with TF32 and bf16."""
+    if torch.version.hip is not None or find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)

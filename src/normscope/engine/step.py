@@ -132,7 +132,7 @@ class RecordedStep(Step):
         self.waiting = False
 
     def _warm_up(self, inputs: tuple[Tensor, ...], *, last: bool, observed: bool) -> StepOutput:
-        """A step as usual, on the stream that will record: autograd keeps to the one it began on."""
+        """A step as usual, on the stream that will record: autograd stays where it began."""
         if not self.waiting:
             super().applied()
         self._stream.wait_stream(torch.cuda.current_stream())

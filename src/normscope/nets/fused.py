@@ -5,6 +5,9 @@ image is read twice and written once. Backward, with g the gradient behind the R
 read twice and one gradient is written. Sums are float32 and come out the same each time.
 """
 
+# A kernel's constants are numbers where it is called: the checker knows nothing of that.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +46,10 @@ class NormReLU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Any:
+        """The output, twice; the rest is the residual or None, the norm, and whether to ReLU."""
         residual, norm, relu = rest
+        if residual is not None:
+            residual = residual.contiguous(memory_format=torch.channels_last)
         rows, c = x.numel() // x.shape[1], x.shape[1]
         statistics = torch.empty(4, c, device=x.device)  # mean, 1 / std, scale, shift
         tile = _Tile(rows, c, _FORWARD_ROWS)
@@ -66,7 +72,7 @@ class NormReLU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Gradients in x, weight, bias and the residual."""
         x, y, statistics = ctx.saved_tensors
         each = [dy.contiguous(memory_format=torch.channels_last) for dy in given if dy is not None]

@@ -34,7 +34,7 @@ def norm_relu(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Ten
         x: (n, c, h, w).
         residual: what is added before the ReLU, of the same shape.
     """
-    if _fuses(norm, x):
+    if _fuses(norm, x) and (residual is None or residual.dtype == x.dtype):
         return _fused(norm, x, residual, relu=True)
     y = norm(x)
     return torch.relu(y if residual is None else y + residual)
@@ -46,7 +46,7 @@ def norm_alone(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x for two readers; a norm that made it adds their gradients as it reads them."""
+    """The same for two readers; a norm that made it adds their gradients as it reads them."""
     return x, getattr(x, "twin", x)
 
 
@@ -65,6 +65,7 @@ def _fuses(norm: nn.Module, x: Tensor) -> bool:
         and type(norm) is nn.BatchNorm2d
         and norm.training
         and norm.affine
+        and norm.weight.dtype == torch.float32
         and norm.track_running_stats
         and norm.momentum is not None
         and norm.num_features >= 16

@@ -1,0 +1,136 @@
+"""GPU kernels, run one element after the other by Triton's interpreter on the CPU."""
+
+import builtins
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from normscope.losses import info_nce
+
+if torch.cuda.is_available():
+    pytest.skip("the kernels themselves are tested on this GPU", allow_module_level=True)
+interpreter = pytest.importorskip("triton.runtime.interpreter")
+
+from normscope.losses.fused import WIDEST, FusedInfoNCE  # noqa: E402
+from normscope.nets import fused  # noqa: E402
+
+
+class _Kind(type):
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, builtins.int)
+
+
+class _Int(builtins.int, metaclass=_Kind):
+    """The interpreter makes ints of arrays of one number, which numpy has come to refuse."""
+
+    def __new__(cls, x=0):
+        return builtins.int(x.item() if isinstance(x, np.ndarray) else x)
+
+
+@pytest.fixture(autouse=True)
+def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "int", _Int, raising=False)
+
+
+def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape).to(dtype).contiguous(memory_format=torch.channels_last)
+
+
+def relative(a: Tensor | None, b: Tensor | None) -> float:
+    assert a is not None
+    assert b is not None
+    return float((a.detach().double() - b.detach()).norm() / b.detach().norm())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("readers", [1, 2])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("has_residual", [False, True])
+@pytest.mark.parametrize("c", [16, 128])
+def test_norm_relu_and_its_gradients_are_torchs(c, has_residual, relu, readers, dtype) -> None:
+    torch.manual_seed(c + readers)
+    shape = (5, c, 3, 7)
+    x0 = images(*shape, dtype=dtype) * 2 + 30  # far from zero, where squares would cancel
+    r0, *dys = (images(*shape, dtype=dtype) for _ in range(1 + readers))
+    norm, reference = nn.BatchNorm2d(c), nn.BatchNorm2d(c, dtype=torch.float64)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    reference.load_state_dict(norm.state_dict())
+
+    x, r = x0.clone().requires_grad_(), r0.clone().requires_grad_()
+    residual = r if has_residual else None
+    ys = fused.NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)
+    torch.autograd.backward(ys[:readers], dys)
+
+    x_ref, r_ref = (t.double().requires_grad_() for t in (x0, r0))
+    y_ref = reference(x_ref) + (r_ref if has_residual else 0)
+    y_ref = y_ref.relu() if relu else y_ref
+    y_ref.backward(torch.stack(dys).double().sum(0))
+
+    near = 2e-5 if dtype == torch.float32 else 8e-3
+    assert relative(ys[0], y_ref) < near
+    assert relative(x.grad, x_ref.grad) < near
+    assert relative(norm.weight.grad, reference.weight.grad) < near
+    assert relative(norm.bias.grad, reference.bias.grad) < near
+    assert relative(norm.running_mean, reference.running_mean) < 1e-6
+    assert relative(norm.running_var, reference.running_var) < 1e-5
+    assert norm.num_batches_tracked == 1
+    if has_residual:
+        assert relative(r.grad, r_ref.grad) < near
+
+
+def test_norm_takes_a_residual_of_another_layout() -> None:
+    norm, x = nn.BatchNorm2d(16), images(3, 16, 4, 5)
+    r = torch.randn(3, 16, 4, 5)
+    y, _ = fused.NormReLU.apply(x, norm.weight, norm.bias, r, norm, True)
+    torch.testing.assert_close(y, nn.BatchNorm2d(16)(x).add(r).relu())
+
+
+def test_patches_times_weights_are_a_convolution() -> None:
+    x, weight = images(3, 3, 5, 8), torch.randn(7, 3, 3, 3)
+    flat = F.pad(weight.permute(0, 2, 3, 1).flatten(1), (0, fused.PATCH - 27))
+    y = F.linear(fused.patches(x, torch.float32), flat).permute(0, 3, 1, 2)
+    torch.testing.assert_close(y, F.conv2d(x, weight, padding=1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")  # one pair has no negatives: log 0
+@pytest.mark.parametrize(
+    ("n", "d", "tau"), [(1, 5, 0.5), (2, 3, 0.5), (9, 20, 0.1), (40, 130, 0.03), (3, WIDEST, 0.5)]
+)
+def test_fused_info_nce_and_its_gradient_are_the_tiled_ones(n: int, d: int, tau: float) -> None:
+    torch.manual_seed(n)
+    z = torch.randn(2, n, d) * torch.tensor([1e-8, 1e12])[torch.randint(2, (2, n, 1))]
+    z1, z2 = (part.clone().requires_grad_() for part in z)
+    w1, w2 = (part.double().requires_grad_() for part in z)
+    loss: Tensor = FusedInfoNCE.apply(z1, z2, tau)
+    reference = info_nce(w1, w2, temperature=tau)
+    torch.testing.assert_close(loss.double(), reference, rtol=1e-6, atol=1e-9)
+    (3 * loss).backward()
+    (3 * reference).backward()
+    for own, theirs in ((z1, w1), (z2, w2)):
+        assert own.grad is not None
+        assert theirs.grad is not None
+        for a, b in zip(own.grad, theirs.grad, strict=True):  # norms are of every size
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5 * float(b.abs().max()))
+
+
+def test_fused_info_nce_of_half_precision_and_zero_rows() -> None:
+    z1, z2 = torch.randn(2, 6, 4).bfloat16()
+    z1[2] = 0
+    z1, z2 = z1.requires_grad_(), z2.requires_grad_()
+    loss: Tensor = FusedInfoNCE.apply(z1, z2, 0.5)
+    torch.testing.assert_close(loss, info_nce(z1.float(), z2.float(), temperature=0.5))
+    loss.backward()
+    assert z1.grad is not None
+    assert z1.grad.dtype == torch.bfloat16
+    assert z1.grad[2].count_nonzero() == 0
+    assert z1.grad.isfinite().all()
+
+
+def test_fused_info_nce_refuses_a_second_derivative() -> None:
+    z1, z2 = torch.randn(2, 4, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="differentiated once"):
+        torch.autograd.grad(FusedInfoNCE.apply(z1, z2, 0.5), z1, create_graph=True)
