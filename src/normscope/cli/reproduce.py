@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -15,6 +16,7 @@ from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
+from normscope.experiments.runs import time_is_up, within
 from normscope.experiments.summary import claims_of, ours, stored_results, true_if
 
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
@@ -28,6 +30,9 @@ def reproduce(
     kind: Annotated[
         str | None, typer.Option(help="simulation, training", show_default=False)
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="stop after so long; go on next time", show_default=False)
+    ] = None,
     folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
 ) -> None:
     """Compute the paper's figures and tables, and judge its claims.
@@ -36,6 +41,7 @@ def reproduce(
     normscope reproduce list                                  what there is, its cost, its verdicts
     normscope reproduce convergence_sim                       one of them
     normscope reproduce all --kind simulation --scale paper   everything without image training
+    normscope reproduce accuracies wd_cut --minutes 9         as much as fits; again goes on
 
     Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
     claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments.
@@ -63,8 +69,12 @@ def reproduce(
     names = [name for name in names if kind in (None, load(name).KIND)]
     if not names:
         refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
+    if minutes is not None and not 0 < minutes < 60 * 24 * 365:
+        refuse(f"--minutes must be more than 0 and less than a year, got {minutes:g}.")
     writable_folder(folder)
-    raise typer.Exit(_reproduce(names, cast(Scale, scale), seed, seeds, folder))
+    with nullcontext() if minutes is None else within(minutes):
+        status = _reproduce(names, cast(Scale, scale), seed, seeds, folder)
+    raise typer.Exit(status)
 
 
 def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path) -> int:
@@ -92,9 +102,10 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                 progress.advance(task)
     except KeyboardInterrupt:
         kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
-        errors.print(f"Stopped. {kept}; the same command goes on.")
+        why = "The time is up" if time_is_up() else "Stopped"
+        errors.print(f"{why}. {kept}; the same command goes on.")
         _print_claims(done)
-        return 130
+        return 0 if time_is_up() else 130
     _print_claims(done)
     broken += [] if unsummed is None else [f"RESULTS.md: {unsummed}"]
     for line in broken:

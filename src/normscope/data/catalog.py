@@ -84,10 +84,22 @@ def _unbalanced(
     return _cifar(published, title, read)
 
 
+_DIGITS_KEPT = imbalance.exponential_counts(10, largest=128, base=1.5, rounding="nearest")
+
 DATASETS: dict[str, Dataset[ImageArrays]] = {
     "digits": Dataset(
         title="1,797 handwritten digits of 8 x 8 pixels, without a download",
         load=lambda _: arrays.read_digits(),
+        licence="CC BY 4.0 (UCI), part of scikit-learn",
+        side=8,
+        n_classes=10,
+        by_hand="It comes with scikit-learn: there is nothing to fetch.",
+    ),
+    "digits-unbalanced": Dataset(
+        title=f"{sum(_DIGITS_KEPT)} of these to train on, 128 x 1.5^-i of class i",
+        load=lambda _: imbalance.unbalanced(
+            arrays.read_digits(), _DIGITS_KEPT, "digits-unbalanced"
+        ),
         licence="CC BY 4.0 (UCI), part of scikit-learn",
         side=8,
         n_classes=10,

@@ -63,7 +63,7 @@ def novel_to(arrays: ImageArrays, root: Path | None = None) -> dict[str, np.ndar
     the test images of CIFAR-100, and the reverse, if they are in the data folder. Else none.
     """
     test = arrays.test.images
-    if arrays.name == "digits":
+    if arrays.name.split("-")[0] == "digits":
         images = np.asarray(test)
         return {
             "photographs": photograph_patches(len(images), side=arrays.side),

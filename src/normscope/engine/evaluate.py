@@ -42,13 +42,18 @@ def features_of(method: Method, source: Resident | Streamed) -> dict[str, Tensor
 def knn_and_norm(
     method: Method, train: Resident | Streamed, test: Resident | Streamed, *, k: int
 ) -> dict[str, float]:
-    """The kNN accuracy of the backbone on the test split, and the mean norm of its embeddings."""
+    """The kNN accuracy of the backbone on the test split, and the mean norm of its embeddings.
+
+    `knn`, `knn_top5` and `norm_test`; a network that broke has no kNN.
+    """
     bank, queries = features_of(method, train), features_of(method, test)
     z = list(queries.values())[-1]
-    numbers = {"norm_test": float(safe_norm(z).mean()), "knn": float("nan")}
+    nothing = float("nan")
+    numbers = {"norm_test": float(safe_norm(z).mean()), "knn": nothing, "knn_top5": nothing}
     if bank["backbone"].isfinite().all() and queries["backbone"].isfinite().all():
         found = knn(bank["backbone"], train.labels, queries["backbone"], k=k)
         numbers["knn"] = found.accuracy(test.labels)
+        numbers["knn_top5"] = found.accuracy(test.labels, top=min(5, len(found.classes)))
     return numbers
 
 

@@ -199,7 +199,7 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
     """The values of the fields that were left at None, and of options."""
     values = {**asdict(defaults), "epochs": 100, "knn_k": 200}
     options = dict(defaults.options)
-    if spec.data == "digits":
+    if spec.data in ("digits", "digits-unbalanced"):
         values |= _DIGITS | {"net": _DIGITS_NETS.get(spec.method, _DIGITS["net"])}
         options |= _DIGITS_OPTIONS[spec.method]
     if values["augmentation"] == "as_coded" and spec.data not in ("cifar10", "cifar100"):

@@ -126,7 +126,10 @@ def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] 
     """
     if len(z) < 2 * LEAST:
         return None
-    confidence = NormConfidence.fit(bank)
+    try:
+        confidence = NormConfidence.fit(bank)
+    except ValueError:  # a network that collapsed, or that has hardly begun: all norms are alike
+        return None
     half = np.arange(len(z)) % 2 == 0
     fitted = confidence.calibrate(z[torch.from_numpy(half)], correct[half])
     held, right = z[torch.from_numpy(~half)], correct[~half]

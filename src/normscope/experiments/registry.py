@@ -54,6 +54,18 @@ EXPERIMENTS = {
     "in_out_violin": "in_out_violin",
     "norm_as_confidence": "norm_as_confidence",
     "cifar_norms": "cifar_norms",
+    "weight_decay_ablation": "weight_decay_ablation",
+    "wd_cut": "wd_cut",
+    "transformer_accs": "transformer_accs",
+    "accuracies": "accuracies",
+    "imbalanced_experiments": "imbalanced_experiments",
+    "adam_performance": "adam_performance",
+    "cut_experiments": "cut_experiments",
+    "cut_batch_size": "cut_batch_size",
+    "lin_probe": "lin_probe",
+    "opposite_halves_effect": "opposite_halves_effect",
+    "weight_decay_imbalanced": "weight_decay_imbalanced",
+    "cut_paths": "cut_paths",
 }
 
 

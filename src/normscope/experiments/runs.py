@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +37,40 @@ def datasets_at(scale: Scale, *names: str) -> tuple[str, ...]:
     return ("digits",) if scale == "smoke" else names
 
 
+class OutOfTime(KeyboardInterrupt):
+    """The time that `within` gave is over."""
+
+
+@contextmanager
+def within(minutes: float) -> Iterator[None]:
+    """Inside this, training stops after so many minutes as if by Ctrl-C, and none begins later."""
+    global _deadline
+    _deadline = time.monotonic() + 60 * minutes
+    timer = threading.Timer(60 * minutes, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _deadline = math.inf
+
+
+_deadline = math.inf
+
+
+def time_is_up() -> bool:
+    """Whether the time that `within` gave is over."""
+    return time.monotonic() >= _deadline
+
+
 def trained(spec: RunSpec) -> RunResult:
     """The finished run of a spec: trained now, gone on with, or found.
 
     Runs are below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` has them too.
     """
+    if time_is_up():
+        raise OutOfTime
     folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
     result = train(spec, folder=folder, resume=True)
     _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}

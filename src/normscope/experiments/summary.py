@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from normscope._checks import invalid
+from normscope.experiments.cells import cells_markdown
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 
@@ -53,6 +54,7 @@ def results_markdown(folder: Path) -> str:
             f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
             caption,
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
+            *([cells_markdown(results)] if "cells" in results.data else []),
             claims_table(claims),
             f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
             f"{made['hardware']}; {versions}.{_runs(made)}",

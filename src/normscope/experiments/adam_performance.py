@@ -1,0 +1,93 @@
+"""Tables "adam_performance" and "adam_embedding_norms": the norm effect under Adam.
+
+SimCLR and SimSiam trained with Adam instead of SGD, with and without the interventions; and the
+norms that SimCLR ends with on CIFAR-10.
+
+    normscope reproduce adam_performance --scale small
+
+Paper: ResNet-50, 100 epochs; its learning rate is not printed. Here it is Adam's usual .001,
+whatever the batch and with GradScale too, whose smaller steps Adam would undo.
+"""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.figure import Figure
+
+from normscope.engine import RunSpec
+from normscope.experiments.cells import (
+    Cell,
+    cells_of,
+    columns_at,
+    intervention_cells,
+    intervention_claims,
+    plot_cells,
+    train_cells,
+)
+from normscope.experiments.results import Claim, Results, Scale
+
+TITLE = "Tables adam_performance, adam_embedding_norms: interventions under Adam"
+KIND = "training"
+COST = "days on one GPU (10 cells of 100 epochs, three seeds)"
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+
+LR = 1e-3
+COLUMNS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
+PRINTED = {
+    row: dict(zip(COLUMNS, cells, strict=True))
+    for row, cells in {
+        "SimCLR, default": (79.6, 44.3),
+        "SimCLR, cut 3": (79.9, 45.3),
+        "SimCLR, GradScale": (80.5, 46.6),
+        "SimSiam, default": (73.7, 36.4),
+        "SimSiam, cut 9": (79.8, 44.9),
+    }.items()
+}
+PRINTED_NORMS = {"SimCLR, default": 81.0, "SimCLR, cut 3": 2.1, "SimCLR, GradScale": 174.8}
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train every cell."""
+    epochs = {"epochs": 100} if scale == "paper" else {}
+    cells = [
+        Cell(c.row, c.column, {**c.values, **epochs, "optimizer": "adam", "lr": _lr(c)}, c.paper)
+        for c in intervention_cells(columns_at(scale, COLUMNS), PRINTED)
+    ]
+    return train_cells("adam_performance", scale, seed, seeds, cells)
+
+
+def _lr(cell: Cell) -> float:
+    """What a spec takes for a step of `LR`: it multiplies by batch / 256."""
+    return LR * 256 / RunSpec(**cell.values).batch
+
+
+def check(results: Results) -> list[Claim]:
+    """Each intervention against its default, in kNN and in SimCLR's norm."""
+    claims = intervention_claims(results)
+    cells, column = cells_of(results), results.data["cells"][0]["column"]
+    default = cells["SimCLR, default", column, "text"]
+    for row, grows in (("SimCLR, cut 3", False), ("SimCLR, GradScale", True)):
+        pairs = zip(cells[row, column, "text"]["runs"], default["runs"], strict=True)
+        paper = PRINTED_NORMS[row] / PRINTED_NORMS["SimCLR, default"]
+        claims.append(
+            Claim.over_seeds(
+                f"Under Adam on {column}, {row} ends with {'larger' if grows else 'smaller'} norms "
+                "than the default (logarithm of the quotient)",
+                [_log_ratio(run["norm"], other["norm"]) for run, other in pairs],
+                (0.0, math.inf) if grows else (-math.inf, 0.0),
+                paper=f"{math.log(paper):+.2f} ({PRINTED_NORMS[row]:g} against 81)",
+                recipe="text",
+            )
+        )
+    return claims
+
+
+def _log_ratio(a: float | None, b: float | None) -> float:
+    """Of two norms; 0, no difference, where a network broke."""
+    return math.log(a / b) if a and b else 0.0
+
+
+def plot(results: Results) -> Figure:
+    """The first table as dots."""
+    return plot_cells(results)

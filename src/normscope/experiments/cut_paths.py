@@ -1,0 +1,149 @@
+"""What the cut acts through, shorter embeddings or faster weights.
+
+Dividing all weights by c makes the embeddings shorter, and so their gradients larger, which is the
+paper's account. It also multiplies the effective learning rate of every weight that a batch norm
+follows by c squared: the output does not feel such a weight's size, its direction turns the faster
+the smaller it is. Here each is done alone: the scale-invariant weights are cut and the embeddings
+stay; the last layer is cut until the embeddings are as short as the full cut makes them and the
+backbone stays; and the default has its learning rate raised by c squared. Likewise GradScale: as
+the text has it; at the default's effective learning rate; and the default at GradScale's.
+
+    normscope reproduce cut_paths --scale small
+
+Not in the paper. ResNet-18 on CIFAR-10, 32 epochs at small scale. Points of kNN above the default
+of the same seed; bars are means, dots seeds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from normscope import data
+from normscope._sphere import safe_norm
+from normscope.engine import RunSpec
+from normscope.engine.compose import build
+from normscope.experiments.cells import NAMES, Cell, cells_of, per_cent, recipes_at, train_cells
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, mean_interval
+from normscope.experiments.runs import spec_at
+from normscope.report.figures import BLUE, GREY, new_figure
+
+TITLE = "What the cut acts through: embeddings or weights (not in the paper)"
+KIND = "training"
+COST = "days on one GPU (28 cells of 100 epochs, three seeds)"
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+
+FULL = {"simclr": 3.0, "simsiam": 9.0}
+DEFAULT, CUT = "default", "full cut"
+WEIGHTS, EMBEDDINGS = "cut of the invariant weights", "cut of the last layer"
+RAISED = "learning rate x c²"
+SCALED, SCALED_EQUAL = "GradScale", "GradScale at the default's rate"
+DEFAULT_SCALED = "default at GradScale's rate"
+_SAMPLE = 256  # images by which a fresh network's norm is taken
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train every arm of both methods, by both readings."""
+    epochs = {"smoke": {}, "small": {"epochs": 32}, "paper": {"epochs": 100}}[scale]
+    dataset = "digits" if scale == "smoke" else "cifar10"
+    cells = []
+    for method in FULL if scale != "smoke" else ("simclr",):
+        for recipe in recipes_at(scale):
+            values = {"method": method, "data": dataset, "recipe": recipe, **epochs}
+            arms = _arms(scale, method, values)
+            cells += [
+                Cell(row, NAMES[method], {**values, **arm}, recipe=recipe)
+                for row, arm in arms.items()
+            ]
+    return train_cells("cut_paths", scale, seed, seeds, cells)
+
+
+def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The values of each arm; what must match is taken from fresh networks of seed 0."""
+    c, default = FULL[method], spec_at(scale, **values)
+    norm = initial_norm(default)
+    shorter = norm / initial_norm(spec_at(scale, **values, cut=c))
+    text = spec_at(scale, **{**values, "recipe": "text"}, grad_scale=1.0)  # lr / 6, long warm-up
+    late = {"warmup_epochs": text.warmup_epochs}
+    return {
+        DEFAULT: {},
+        CUT: {"cut": c},
+        WEIGHTS: {"cut": c, "cut_scope": "invariant"},
+        EMBEDDINGS: {"cut": _short(shorter), "cut_scope": "last"},
+        RAISED: {"lr": _short(default.lr * c**2)},
+        SCALED: {"grad_scale": 1.0, "lr": _short(default.lr / 6), **late},
+        SCALED_EQUAL: {"grad_scale": 1.0, "lr": _short(default.lr / norm), **late},
+        DEFAULT_SCALED: {"lr": _short(default.lr * norm / 6), **late},
+    }
+
+
+@torch.no_grad()
+def initial_norm(spec: RunSpec) -> float:
+    """The mean embedding norm of a fresh network in training, over some of its images."""
+    images = data.load(spec.data)
+    method = build(spec, side=images.side).train()
+    x = torch.from_numpy(np.asarray(images.train.images)[:_SAMPLE]).float() / 255
+    z = list(method.layers(x).values())[-1]
+    return float(safe_norm(z).mean())
+
+
+def _short(value: float) -> float:
+    """Three digits: what is computed anew must give the same spec on every machine."""
+    return float(f"{value:.3g}")
+
+
+def check(results: Results) -> list[Claim]:
+    """How many points each path carries."""
+    claims = []
+    for (row, column, recipe), gains in _gains(results).items():
+        claims.append(
+            Claim.over_seeds(
+                f"{column}: {row} is above the default (points of kNN)",
+                gains,
+                (0.0, math.inf),
+                paper=NOT_IN_PAPER,
+                recipe=recipe,
+            )
+        )
+    return claims
+
+
+def _gains(results: Results) -> dict[tuple[str, str, str], list[float]]:
+    """Points of kNN above the default of the same seed."""
+    cells = cells_of(results)
+    found = {}
+    for (row, column, recipe), cell in cells.items():
+        if row != DEFAULT:
+            base = per_cent(cells[DEFAULT, column, recipe])
+            pairs = zip(per_cent(cell), base, strict=True)
+            found[row, column, recipe] = [a - b for a, b in pairs]
+    return found
+
+
+def plot(results: Results) -> Figure:
+    """A panel for each method and reading; a bar for each path."""
+    gains = _gains(results)
+    panels = list(dict.fromkeys((column, recipe) for _, column, recipe in gains))
+    rows = list(dict.fromkeys(row for row, _, _ in gains))
+    figure = new_figure(2.2 + 2.9 * len(panels), 3.4)
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for ax, (column, recipe) in zip(axes, panels, strict=True):
+        for i, row in enumerate(rows):
+            values = gains[row, column, recipe]
+            mean, (low, high) = mean_interval(values)
+            ax.barh(i, mean, color=BLUE, alpha=0.7)
+            ax.plot([low, high], [i, i], color=GREY)
+            ax.plot(values, [i] * len(values), "o", color="black", markersize=3)
+        everything = [v for row in rows for v in gains[row, column, recipe]]
+        spread = max(1.0, statistics.pstdev(everything) * 3)
+        ax.set_xlim(min(-spread, *everything), max(spread, *everything))
+        ax.set_title(f"{column}, {recipe.replace('_', ' ')}")
+        ax.set_xlabel("kNN above the default, points")
+    axes[0].set_yticks(range(len(rows)), rows)
+    axes[0].invert_yaxis()
+    return figure

@@ -1,0 +1,124 @@
+"""Table "wd_cut": kNN over cut constant and weight decay.
+
+SimCLR on CIFAR-100 and SimSiam, each with its weights divided by 1, 2, 4 or 8 at the start and
+with four weight decays. A dot is a weight decay, a line the mean over the four.
+
+    normscope reproduce wd_cut --scale small
+
+Paper: ResNet-50, 100 epochs, SimSiam on ImageNet-100. At small scale ResNet-18 and 50 epochs, and
+SimCLR's half alone; at paper scale both. One seed: an interval is over the four weight decays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from normscope.experiments.cells import NAMES, Cell, cells_of, per_cent, train_cells
+from normscope.experiments.results import Claim, Results, Scale
+from normscope.report.figures import HEAT, new_figure
+
+TITLE = "Table wd_cut: cut against weight decay"
+KIND = "training"
+COST = "days on one GPU (32 cells of 100 epochs)"
+SEEDS: dict[Scale, int] = {"smoke": 1, "small": 1, "paper": 1}
+
+CUTS = (1, 2, 4, 8)
+DECAYS = {"simclr": (1e-8, 1e-6, 5e-6, 1e-5), "simsiam": (5e-5, 1e-4, 5e-4, 1e-3)}
+DATA = {"simclr": "cifar100", "simsiam": "imagenet100"}
+PRINTED: dict[str, dict[int, tuple[float, ...]]] = {
+    "simclr": {
+        1: (40.8, 40.5, 40.9, 41.5),
+        2: (42.7, 42.8, 42.9, 42.2),
+        4: (42.3, 41.4, 42.0, 41.1),
+        8: (37.1, 36.8, 37.9, 37.3),
+    },
+    "simsiam": {
+        1: (36.7, 38.5, 40.5, 44.7),
+        2: (41.1, 44.0, 48.8, 42.1),
+        4: (40.2, 41.2, 49.8, 49.1),
+        8: (44.4, 46.4, 50.2, 53.2),
+    },
+}
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train the grid."""
+    cells = []
+    for method in DECAYS if scale == "paper" else ("simclr",):
+        for c, printed in PRINTED[method].items():
+            for decay, paper in zip(DECAYS[method], printed, strict=True):
+                values = {"method": method, "cut": float(c), "weight_decay": decay}
+                values["data"] = "digits" if scale == "smoke" else DATA[method]
+                if scale == "paper":
+                    values["epochs"] = 100
+                row = f"{NAMES[method]}, cut {c}"
+                cells.append(Cell(row, f"decay {decay:g}", values, paper))
+    if scale == "smoke":  # a corner of it
+        cells = [cell for cell in cells if cell.values["cut"] in (1, 4)]
+    return train_cells("wd_cut", scale, seed, seeds, cells)
+
+
+def check(results: Results) -> list[Claim]:
+    """Each cut against none, over the weight decays."""
+    claims = []
+    for method, grid in _grids(results).items():
+        for c, ours in grid.items():
+            if c == 1:
+                continue
+            printed = PRINTED[method]
+            paper = [a - b for a, b in zip(printed[c], printed[1], strict=True)]
+            below = sum(paper) < 0
+            claims.append(
+                Claim.over_seeds(
+                    f"{NAMES[method]}, cut {c} is {'below' if below else 'above'} none (points of "
+                    "kNN, mean over weight decays)",
+                    [a - b for a, b in zip(ours, grid[1], strict=True)],
+                    (-math.inf, 0.0) if below else (0.0, math.inf),
+                    paper=", ".join(f"{gain:+.1f}" for gain in paper),
+                    recipe="text",
+                )
+            )
+    return claims
+
+
+def _grids(results: Results) -> dict[str, dict[int, list[float]]]:
+    """The kNN in per cent, method -> cut -> by weight decay."""
+    cells = cells_of(results)
+    grids: dict[str, dict[int, list[float]]] = {}
+    for method in DECAYS:
+        for c in CUTS:
+            row = f"{NAMES[method]}, cut {c}"
+            found = [per_cent(cell)[0] for (name, _, _), cell in cells.items() if name == row]
+            if found:
+                grids.setdefault(method, {})[c] = found
+    return grids
+
+
+def plot(results: Results) -> Figure:
+    """Heat maps, ours beside the paper's."""
+    grids = _grids(results)
+    figure = new_figure(8.5, 0.6 + 2.4 * len(grids))
+    axes = figure.subplots(len(grids), 2, squeeze=False)
+    for (method, ours), pair in zip(grids.items(), axes, strict=True):
+        theirs = {c: PRINTED[method][c] for c in ours}
+        for ax, grid, who in zip(pair, (ours, theirs), ("ours", "paper"), strict=True):
+            _heat(ax, method, grid)
+            ax.set_title(f"{NAMES[method]}, {who}: kNN, %")
+    return figure
+
+
+def _heat(ax, method: str, grid: Mapping[int, list[float] | tuple[float, ...]]) -> None:
+    values = list(grid.values())
+    ax.imshow(values, cmap=HEAT, aspect="auto")
+    middle = (min(map(min, values)) + max(map(max, values))) / 2
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            color = "white" if value < middle else "black"
+            ax.text(j, i, f"{value:.1f}", ha="center", va="center", color=color)
+    ax.set_xticks(range(len(DECAYS[method])), [f"{decay:g}" for decay in DECAYS[method]])
+    ax.set_yticks(range(len(grid)), [f"c = {c}" for c in grid])
+    ax.set_xlabel("weight decay")
+    ax.grid(visible=False)

@@ -1,0 +1,102 @@
+"""Figure "weight_decay_imbalanced": weight decay on unbalanced CIFAR-10.
+
+As in weight_decay_ablation, with classes of exponentially fewer images; below, the effective
+learning rate, which is the learning rate over the mean embedding norm.
+
+    normscope reproduce weight_decay_imbalanced --scale small
+
+Paper: ResNet-50; no numbers are printed. High weight decay "does not perform as poorly on SimCLR"
+as on balanced data "and, on SimSiam, outperforms the other weight decay options".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from matplotlib.figure import Figure
+
+from normscope.engine import RunResult
+from normscope.experiments.cells import Record, cells_of, gains, train_cells
+from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.weight_decay_ablation import HIGH, NONE, ROWS, STANDARD, decay_cells
+from normscope.report.figures import BLUE, GREEN, PINK, new_figure
+
+TITLE = "Fig. weight_decay_imbalanced: weight decay on unbalanced data"
+KIND = "training"
+COST = "a day on one GPU (6 cells of 256 epochs, three seeds)"
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+BALANCED = "SimCLR, balanced"
+
+
+def run(scale: Scale, seed: int, seeds: int) -> Results:
+    """Train every cell, and SimCLR's on balanced data, which weight_decay_ablation has too."""
+    whole = "digits" if scale == "smoke" else "cifar10"
+    epochs = {"smoke": {}, "small": {"epochs": 100}, "paper": {"epochs": 256}}[scale]
+    balanced = [
+        dataclasses.replace(cell, column=BALANCED)
+        for cell in decay_cells(whole, **({"epochs": 256} if scale == "paper" else {}))
+        if cell.column == "SimCLR" and cell.row != NONE
+    ]
+    cells = decay_cells(f"{whole}-unbalanced", **epochs) + balanced
+    return train_cells("weight_decay_imbalanced", scale, seed, seeds, cells, kept=_rates)
+
+
+def _rates(result: RunResult) -> Record:
+    """The effective learning rate at the last log point of each epoch that has a kNN."""
+    epochs = [record["epoch"] for record in result.metrics("epoch") if "knn" in record]
+    last = {record["epoch"]: record["lr_over_norm"] for record in result.metrics("step")}
+    return {"rates": [last.get(epoch) for epoch in epochs]}
+
+
+def check(results: Results) -> list[Claim]:
+    """What high weight decay is worth here."""
+    cells = cells_of(results)
+    claims = [
+        dataclasses.replace(claim, paper="outperforms")
+        for base in (NONE, STANDARD)
+        for claim in gains(results, HIGH, base)
+        if "SimSiam" in claim.sentence
+    ]
+    lost = {}
+    for column in ("SimCLR", BALANCED):
+        runs = (cells[row, column, "text"]["runs"] for row in (HIGH, STANDARD))
+        lost[column] = [1 - a["knn"] / max(b["knn"], 1e-9) for a, b in zip(*runs, strict=True)]
+    less = zip(lost[BALANCED], lost["SimCLR"], strict=True)
+    claims.append(
+        Claim.over_seeds(
+            "High weight decay costs SimCLR less kNN than on balanced data (share of the usual's)",
+            [a - b for a, b in less],
+            (0.0, math.inf),
+            paper="not as poorly",
+            recipe="text",
+        )
+    )
+    return claims
+
+
+def plot(results: Results) -> Figure:
+    """Norms, kNN and effective learning rates over epochs."""
+    cells = cells_of(results)
+    columns = ("SimCLR", "SimSiam")
+    figure = new_figure(1 + 3.3 * len(columns), 7.6)
+    axes = figure.subplots(3, len(columns), sharex="col", squeeze=False)
+    for ax, column in zip(axes.T, columns, strict=True):
+        for row, color in zip(ROWS, (BLUE, GREEN, PINK), strict=True):
+            for i, run in enumerate(cells[row, column, "text"]["runs"]):
+                shown = {"color": color, "marker": "o", "markersize": 3, "linewidth": 1.2}
+                label = row if i == 0 and column == columns[0] else None
+                series = (run["norms"], [100 * x for x in run["knns"]], run["rates"])
+                for panel, values in zip(ax, series, strict=True):
+                    values = [math.nan if x is None else x for x in values]
+                    panel.plot(run["epochs"], values, **shown, label=label)
+        ax[0].set_title(column)
+        ax[0].set_yscale("log")
+        ax[2].set_yscale("log")
+        ax[2].set_xscale("log", base=2)
+        ax[2].set_xlabel("epoch")
+    for ax, label in zip(axes[:, 0], ("norm", "kNN, %", "learning rate / norm"), strict=True):
+        ax.set_ylabel(label)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure

@@ -1,0 +1,121 @@
+"""Tables of training runs: what a claim on two cells says, and when a sweep stops."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from normscope.engine import RunSpec
+from normscope.experiments import EXPERIMENTS, cut_paths, load, runs
+from normscope.experiments.cells import Cell, cells_markdown, course, gains, train_cells
+from normscope.experiments.results import NOT_IN_PAPER, Results
+from normscope.experiments.runs import OutOfTime, trained, within
+
+# every figure and table of the paper, by its label
+LABELS = (
+    *("fig1", "convergence_sim", "density", "class_imbalance", "weight_decay_convergence"),
+    *("in_out_violin", "norm_as_confidence", "weight_decay_ablation", "wd_cut"),
+    *("transformer_accs", "grad_scaling", "accuracies", "imbalanced_experiments"),
+    *("adam_performance", "cos_sim_surface", "latents", "opposite_halves_effect"),
+    *("cut_batch_size", "lin_probe", "adam_embedding_norms", "weight_decay_imbalanced"),
+    *("cut_experiments", "in_out_distribution_norms", "cifar_norms"),
+)
+
+
+def results_of(**knns: tuple[float | None, list[float]]) -> Results:
+    """One column with a row for each name: the paper's cell and each seed's kNN."""
+    cells = [
+        {
+            "row": row,
+            "column": "digits",
+            "recipe": "text",
+            "paper": paper,
+            "values": {},
+            "runs": [{"knn": knn} for knn in values],
+        }
+        for row, (paper, values) in knns.items()
+    ]
+    return Results("accuracies", "smoke", 2, 0, {"cells": cells})
+
+
+def test_every_figure_and_table_of_the_paper_has_an_experiment() -> None:
+    captions = "\n".join(f"{name} {load(name).TITLE} {load(name).__doc__}" for name in EXPERIMENTS)
+    missing = [label for label in LABELS if label not in captions]
+    assert missing == []
+
+
+def test_a_gain_is_judged_by_the_papers_sign() -> None:
+    results = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.52, 0.62]))
+    (claim,) = gains(results, "cut", "default")
+    assert claim.value == pytest.approx(2)
+    assert claim.paper == "+3.5"
+    assert claim.verdict == "reproduced"
+    worse = results_of(default=(40.0, [0.5, 0.6]), cut=(30.0, [0.52, 0.62]))
+    (claim,) = gains(worse, "cut", "default")
+    assert "below" in claim.sentence
+    assert claim.verdict == "not reproduced"
+    unknown = results_of(default=(None, [0.5, 0.6]), cut=(43.5, [0.5, 0.7]))
+    (claim,) = gains(unknown, "cut", "default")
+    assert claim.paper == NOT_IN_PAPER
+    assert claim.verdict == "inconclusive"
+
+
+def test_table_sets_the_papers_cell_beside_ours() -> None:
+    text = cells_markdown(results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1])))
+    assert "| default | 55.0 ± 63.5 (paper: 40) |" in text
+    assert "| cut | 10.0 ± 0.0 |" in text
+
+
+def test_cells_are_trained_with_each_seed_and_share_their_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path))
+    cells = [Cell("a", "digits", {"epochs": 1}), Cell("b", "digits", {"epochs": 1, "cut": 2.0})]
+    results = train_cells("accuracies", "smoke", 5, 2, cells)
+    names = [run["run"] for cell in results.data["cells"] for run in cell["runs"]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(names))
+    assert len(set(names)) == 4
+    assert RunSpec(epochs=1, seed=6, cut=2.0).name == names[3]
+    again = train_cells("accuracies", "smoke", 5, 2, cells[:1])
+    assert again.data["cells"] == results.data["cells"][:1]
+
+
+def test_a_run_that_broke_counts_as_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path))
+    result = trained(RunSpec(epochs=2, lr=1e30, warmup_epochs=0))
+    assert math.isnan(result.knn)
+    kept = course(result)
+    assert kept["knn"] == 0
+    assert kept["knns"][-1] == 0
+    assert kept["norm"] is None
+
+
+def test_time_that_is_up_stops_a_run_where_it_can_go_on(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path))
+    spec = RunSpec(epochs=500)
+    with within(0.1), pytest.raises(KeyboardInterrupt):  # 6 s, of which some go to imports
+        trained(spec)
+    assert (tmp_path / spec.name / "checkpoint.pt").exists()
+    assert not (tmp_path / spec.name / "result.json").exists()
+    with within(1e-9), pytest.raises(OutOfTime):
+        trained(spec)
+    assert not runs.time_is_up()
+
+
+def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
+    values = {"method": "simclr", "data": "digits"}
+    arms = cut_paths._arms("smoke", "simclr", values)
+    norms = {
+        row: cut_paths.initial_norm(RunSpec(**values, **arms[row]))
+        for row in (
+            cut_paths.DEFAULT,
+            cut_paths.CUT,
+            cut_paths.WEIGHTS,
+            cut_paths.EMBEDDINGS,
+        )
+    }
+    assert norms[cut_paths.WEIGHTS] == pytest.approx(norms[cut_paths.DEFAULT], rel=1e-3)
+    assert norms[cut_paths.EMBEDDINGS] == pytest.approx(norms[cut_paths.CUT], rel=0.02)
+    assert norms[cut_paths.CUT] < norms[cut_paths.DEFAULT] / 3
+    default = RunSpec(**values)
+    assert arms[cut_paths.RAISED]["lr"] == pytest.approx(9 * default.lr, rel=0.01)
+    effective = arms[cut_paths.SCALED_EQUAL]["lr"] * norms[cut_paths.DEFAULT]
+    assert effective == pytest.approx(default.lr, rel=0.01)
