@@ -22,7 +22,7 @@ import torch
 
 from info_nce import in_own_process
 from normscope.evaluation import knn
-from steady import epoch_seconds
+from steady import random_images, steady_epoch
 from tables import HERE, Table, installed
 
 SHARES = (8, 4, 2, 1)
@@ -52,9 +52,10 @@ def exponent(x: list[int], y: list[float]) -> tuple[float, float]:
 
 def training_seconds(folder: Path, n: int, args: argparse.Namespace) -> float:
     """A steady epoch of training on n images."""
-    return epoch_seconds(
-        folder, n, device=args.device, side=args.side, net=args.net, batch=args.batch
-    )
+    data = random_images(folder, n, args.side)
+    return steady_epoch(
+        folder, device=args.device, data=data, net=args.net, batch=args.batch
+    ).seconds
 
 
 def loss_megabytes(pairs: int, args: argparse.Namespace) -> float:

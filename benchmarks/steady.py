@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from normscope.engine import RunSpec, train
+from normscope.engine.loop import Loop
 
 EPOCHS = 8  # kNN at 1, 2, 4 and 8, so that 3, 5, 6 and 7 are training alone
 
 
-def epoch_seconds(folder: Path, n: int, *, device: Any, side: int, **values: Any) -> float:
-    """A steady epoch of training on n random images of a side, by a spec's other values."""
+class Epoch(NamedTuple):
+    """The median epoch."""
+
+    seconds: float
+    waited: float  # of these, for images
+
+
+def random_images(folder: Path, n: int, side: int) -> str:
+    """The name of a dataset of n random images, written below a folder."""
     random = np.random.default_rng(0)
     arrays = {}
     for kind, rows in (("train", n), ("test", 64)):
@@ -27,36 +34,26 @@ def epoch_seconds(folder: Path, n: int, *, device: Any, side: int, **values: Any
         arrays[f"{kind}_labels"] = np.arange(rows) % 2
     path = folder / f"{n}.npz"
     np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
-    spec = RunSpec(data=f"npz:{path}", epochs=EPOCHS, knn_k=1, **values)
-    run = folder / str(n)
-    times: dict[int, float] = {}
-    done = threading.Event()
-    watch = threading.Thread(target=note_epochs, args=(run / "metrics.jsonl", times, done))
-    watch.start()
+    return f"npz:{path}"
+
+
+def steady_epoch(folder: Path, *, device: Any, **values: Any) -> Epoch:
+    """A steady epoch of a spec, trained below a folder."""
+    ends: list[Epoch] = []  # when each epoch was over, and what had been waited by then
+    end_epoch = Loop._end_epoch
+
+    def noted(loop: Loop) -> None:
+        end_epoch(loop)
+        ends.append(Epoch(time.perf_counter(), loop.progress.waited))
+
+    spec = RunSpec(epochs=EPOCHS, knn_k=1, **values)
     torch.compiler.reset()  # every run compiles its own networks
-    try:
-        train(spec, folder=run, device=device, checkpoint_seconds=1e9, quiet=True)
-    finally:
-        done.set()
-        watch.join()
+    with patch.object(Loop, "_end_epoch", noted):
+        train(spec, folder=folder / spec.name, device=device, checkpoint_seconds=1e9, quiet=True)
     steady = [e for e in range(3, EPOCHS) if e & (e - 1)]
-    return statistics.median(times[e] - times[e - 1] for e in steady)
-
-
-def note_epochs(path: Path, times: dict[int, float], done: threading.Event) -> None:
-    """When each epoch's record came into the run's file."""
-    read = 0
-    while not done.wait(0.002):
-        if not path.exists() or path.stat().st_size == read:
-            continue
-        now = time.perf_counter()
-        with path.open("rb") as file:
-            file.seek(read)
-            lines = file.read().splitlines(keepends=True)
-        for line in lines:
-            if not line.endswith(b"\n"):  # half-written
-                break
-            read += len(line)
-            record = json.loads(line)
-            if record["kind"] == "epoch":
-                times[record["epoch"]] = now
+    return Epoch(
+        *(
+            statistics.median(ends[e - 1][i] - ends[e - 2][i] for e in steady)
+            for i in range(len(Epoch._fields))
+        )
+    )

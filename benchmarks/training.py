@@ -28,7 +28,7 @@ import peers
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
 from normscope.engine.schedule import optimizer_for
-from steady import epoch_seconds
+from steady import random_images, steady_epoch
 from tables import HERE, Table, installed
 
 WAYS = ("network", "normscope", "lightly", "plain")
@@ -102,8 +102,9 @@ def measure(way: str, method: str, args: argparse.Namespace) -> float:
     if way == "network":
         return network_epoch(spec_of(method, args), args)
     with tempfile.TemporaryDirectory() as folder:
-        place = {"device": args.device, "side": args.side}
-        return epoch_seconds(Path(folder), args.images, **place, **asked(method, args))
+        data = random_images(Path(folder), args.images, args.side)
+        values = {"device": args.device, "data": data, **asked(method, args)}
+        return steady_epoch(Path(folder), **values).seconds
 
 
 def asked(method: str, args: argparse.Namespace) -> dict[str, Any]:

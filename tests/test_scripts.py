@@ -140,9 +140,45 @@ def test_scaling_fits_an_exponent_to_each_of_three(tmp_path: Path) -> None:
         assert of["standard_error"] == pytest.approx(covariance[0, 0] ** 0.5)
 
 
+def test_training_is_measured_beside_its_network_and_peers_are_named_if_they_fail(tmp_path) -> None:
+    sizes = ("--net", "resnet10_narrow", "--side", 8, "--images", 64, "--batch", 32, "--epochs", 1)
+    done = run(ROOT / "benchmarks/training.py", *sizes, "--workers", 0, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/training-resnet10_narrow-cpu.json").read_text())
+    found = stored["measured"]["simclr"]
+    assert found["normscope"] > 0 < found["network"]
+    missing = [note for note in stored["notes"] if "could not train simclr" in note]
+    assert len(found) + len(missing) == 4
+    ratio = next(row[4] for row in stored["rows"] if row[1] == "normscope")
+    assert float(ratio) == pytest.approx(found["normscope"] / found["network"], abs=1e-3)
+
+
+def test_accuracy_sets_the_fast_way_beside_the_plain_one_by_seed(tmp_path: Path) -> None:
+    options = ("--epochs", 1, "--seeds", 2, "--folder", tmp_path)
+    done = run(ROOT / "benchmarks/accuracy.py", *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results/accuracy-cpu.json").read_text())["measured"]
+    knns = {way: [run["knn"] for run in runs] for way, runs in found.items()}
+    assert knns["fast"] == knns["plain"]  # on a CPU there is one way
+    assert len(set(knns["fast"])) == 2
+
+
+def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) -> None:
+    options = ("--nets", "resnet10_narrow", "--sides", 32, "--images", 64, "--batch", 32)
+    done = run(ROOT / "benchmarks/streaming.py", *options, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results/streaming-cpu.json").read_text())["measured"]
+    streamed, resident = (found["resnet10_narrow 32"][way] for way in ("streamed", "resident"))
+    assert 0 < streamed["waited"] < streamed["seconds"]
+    assert 0 <= resident["waited"] < resident["seconds"]
+
+
 @pytest.mark.parametrize(
     ("script", "options"),
     [
+        ("training", ["--batch", "0"]),
+        ("accuracy", ["--seeds", "0"]),
+        ("streaming", ["--images", "0"]),
         ("knn", ["--k", "60000"]),
         ("augment", ["--sizes", "1"]),
         ("scaling", ["--images", "500"]),
