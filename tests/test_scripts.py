@@ -153,6 +153,25 @@ def test_training_is_measured_beside_its_network_and_peers_are_named_if_they_fai
     assert float(ratio) == pytest.approx(found["normscope"] / found["network"], abs=1e-3)
 
 
+def test_breakdown_knows_kernels_by_name_and_counts_what_they_must_do() -> None:
+    code = """
+import breakdown
+for name in ("sm90_xmma_wgrad_indexed", "_backward_apply", "multi_tensor_apply_kernel", "x"):
+    print(breakdown.kind_of(name))
+flops, moved = breakdown.counted("resnet18", 1)
+print(flops / 2 / 3 / 1e9, moved)
+"""
+    done = run("-c", code, cwd=ROOT / "benchmarks")
+    assert done.returncode == 0, done.stderr
+    *kinds, last = done.stdout.splitlines()
+    assert kinds == ["convolutions", "batch norms", "optimizer", "other"]
+    gflops, moved = map(float, last.split())
+    assert gflops == pytest.approx(1.11, rel=0.01)  # .56 billion multiply-adds an image
+    numbers = (64 * 1024, 128 * 256, 256 * 64, 512 * 16)  # of an image at each stage
+    passes = (8 + 2 * 20, *[20 + 8 + 20] * 3)  # stem; two blocks; a shortcut's norm from then on
+    assert moved == 2 * 2 * sum(n * p for n, p in zip(numbers, passes, strict=True))
+
+
 def test_accuracy_sets_the_fast_way_beside_the_plain_one_by_seed(tmp_path: Path) -> None:
     options = ("--epochs", 1, "--seeds", 2, "--folder", tmp_path)
     done = run(ROOT / "benchmarks/accuracy.py", *options)
