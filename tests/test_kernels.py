@@ -1,6 +1,10 @@
-"""GPU kernels, run one element after the other by Triton's interpreter on the CPU."""
+"""GPU kernels; where there is no GPU, one element after the other by Triton's interpreter."""
 
 import builtins
+import copy
+import gc
+import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,12 +14,11 @@ from torch.nn import functional as F
 
 from normscope.losses import info_nce
 
-if torch.cuda.is_available():
-    pytest.skip("the kernels themselves are tested on this GPU", allow_module_level=True)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from normscope.losses.fused import WIDEST, FusedInfoNCE  # noqa: E402
-from normscope.nets import fused  # noqa: E402
+from normscope.nets import fused, layers, resnet10_narrow  # noqa: E402
 
 
 class _Kind(type):
@@ -31,8 +34,11 @@ class _Int(builtins.int, metaclass=_Kind):
 
 
 @pytest.fixture(autouse=True)
-def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "int", _Int, raising=False)
+def _interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if DEVICE == "cpu":
+        monkeypatch.setattr(interpreter, "int", _Int, raising=False)
+    with torch.device(DEVICE):
+        yield
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -87,6 +93,57 @@ def test_norm_takes_a_residual_of_another_layout() -> None:
     r = torch.randn(3, 16, 4, 5)
     y, _ = fused.NormReLU.apply(x, norm.weight, norm.bias, r, norm, True)
     torch.testing.assert_close(y, nn.BatchNorm2d(16)(x).add(r).relu())
+
+
+def test_fused_resnet_and_its_gradients_are_torchs() -> None:
+    net = resnet10_narrow().to(memory_format=torch.channels_last)
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            nn.init.uniform_(layer.weight, 0.5, 1.5)  # a fresh block passes its shortcut on
+            nn.init.normal_(layer.bias, std=0.1)
+    plain = copy.deepcopy(net).double()
+    x, dh = images(6, 3, 8, 8), torch.randn(6, net.width)
+    layers.fused_features(net, x).backward(dh)
+    plain(x.double()).backward(dh.double())
+    for (name, own), theirs in zip(net.named_parameters(), plain.parameters(), strict=True):
+        assert relative(own.grad, theirs.grad) < 1e-4, name
+    for (name, own), theirs in zip(net.named_buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(own.double(), theirs.double(), rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_fused_norms_keep_nothing_once_their_output_is_gone() -> None:
+    norm, x = nn.BatchNorm2d(16), images(3, 16, 4, 5).requires_grad_()
+    y, twin = layers._norm(norm, x)
+    gone = weakref.ref(y)
+    del y, twin
+    gc.collect()
+    assert gone() is None
+
+
+def test_fused_norm_shows_what_is_not_finite() -> None:
+    norm, x = nn.BatchNorm2d(16), images(3, 16, 4, 5)
+    x[1, 3, 2, 2] = torch.nan
+    y, _ = layers._norm(norm, x)
+    assert y[:, 3].isnan().all()
+    assert y[:, :3].isfinite().all()
+
+
+@pytest.mark.parametrize("change", ["nothing", "hook", "eval", "layer", "double", "gradient"])
+def test_kernels_are_for_a_network_as_it_was_built(change, monkeypatch) -> None:
+    monkeypatch.setattr(layers, "has_kernels", lambda _: True)
+    net, x = resnet10_narrow(), images(2, 3, 8, 8)
+    blocks = tuple({type(block) for block in net.layer1})
+    if change == "hook":
+        net.layer2.register_forward_hook(lambda *_: None)
+    elif change == "eval":
+        net.eval()
+    elif change == "layer":
+        net.layer1[0].bn2 = nn.GroupNorm(4, 16)
+    elif change == "double":
+        x = x.double()
+    elif change == "gradient":
+        x.requires_grad_()
+    assert layers.fuses(net, blocks, x) == (change == "nothing")
 
 
 def test_patches_times_weights_are_a_convolution() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 
@@ -14,12 +15,17 @@ def has_kernels(x: Tensor) -> bool:
 
     A module with kernels is imported only then: Triton comes with PyTorch for CUDA alone.
     """
-    return x.is_cuda and not torch.compiler.is_compiling() and _can_run(x.device)
+    return x.is_cuda and not torch.compiler.is_compiling() and runs_kernels(x.device)
+
+
+def on_device_of(x: Tensor) -> AbstractContextManager[object]:
+    """Inside this, kernels go to the device of x: Triton looks at the current one alone."""
+    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
 
 @cache
-def _can_run(device: torch.device) -> bool:
+def runs_kernels(device: torch.device) -> bool:
     """Whether there is Triton, and an NVIDIA GPU with TF32 and bf16."""
-    if torch.version.hip is not None or find_spec("triton") is None:
+    if device.type != "cuda" or torch.version.hip is not None or find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)

@@ -104,8 +104,9 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
         kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
         why = "The time is up" if time_is_up() else "Stopped"
         errors.print(f"{why}. {kept}; the same command goes on.")
-        _print_claims(done)
-        return 0 if time_is_up() else 130
+        if not time_is_up():
+            _print_claims(done)
+            return 130
     _print_claims(done)
     broken += [] if unsummed is None else [f"RESULTS.md: {unsummed}"]
     for line in broken:

@@ -13,6 +13,7 @@ from torch import Tensor
 from normscope import data
 from normscope._checks import invalid
 from normscope._files import whole_file
+from normscope._kernels import runs_kernels
 from normscope.augment import DRAWS, PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
@@ -57,6 +58,7 @@ class Loop:
         workers: int | None,
         loggers: Sequence[str],
         save_every: float,
+        until: float,
         quiet: bool,
     ) -> None:
         self.fabric, self.spec, self.images, self.run = fabric, spec, images, run
@@ -75,7 +77,8 @@ class Loop:
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
         if fabric.device.type == "cuda":
-            compile_(self.method, alone=fabric.world_size == 1)
+            alone = fabric.world_size == 1
+            compile_(self.method, kernels=alone and runs_kernels(fabric.device))
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
         share = spec.accumulate if spec.accumulation == "mean" else 1
         crop = self.train.needs_crop
@@ -93,7 +96,7 @@ class Loop:
                 steps=None if quiet else spec.epochs * self.steps,
                 processes=fabric.world_size,
             )
-        self._saved, self.save_every = time.monotonic(), save_every
+        self._saved, self.save_every, self.until = time.monotonic(), save_every, until
         self._clock = time.perf_counter()
 
     def open(self) -> None:
@@ -242,14 +245,15 @@ class Loop:
     # ------------------------------------------------------------------ keeping
 
     def _asked_to_stop(self, interrupts: Interrupts) -> bool:
-        """Whether a signal came to any process."""
+        """Whether a signal came to any process, or it is time."""
+        own = interrupts.received is not None or time.monotonic() > self.until
         if self.fabric.world_size == 1:
-            return interrupts.received is not None
+            return own
         # an agreement waits for the device: on a GPU not at every step
         every = min(self.spec.log_every, 10) if self.fabric.device.type == "cuda" else 1
         if self.progress.step % every:
             return False
-        asked = torch.tensor(float(interrupts.received is not None), device=self.fabric.device)
+        asked = torch.tensor(float(own), device=self.fabric.device)
         return bool(self.fabric.all_reduce(asked, reduce_op="sum") > 0)
 
     def _stop(self, interrupts: Interrupts) -> None:
@@ -258,9 +262,9 @@ class Loop:
         raise Stopped(f"stopped in {where}; saved in {self.run.path}", interrupts.received or 15)
 
     def _save(self) -> None:
-        self._lap()
         if self.telemetry:
-            self.telemetry.flush()
+            self.telemetry.flush()  # which waits for the device, so that its work is counted
+            self._lap()
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
             network = (self.method, self.optimizer)

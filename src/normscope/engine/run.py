@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ def train(
     workers: int | None = None,
     loggers: Sequence[str] = (),
     checkpoint_seconds: float = 60.0,
+    until: float = math.inf,
     quiet: bool = False,
 ) -> RunResult:
     """Train a run, or go on with it, until it is finished.
@@ -48,10 +50,11 @@ def train(
         workers: processes that decode images of large datasets.
         loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
         checkpoint_seconds: how often to save, at least, between the saves at the end of training.
+        until: a time of `time.monotonic` at which to stop, as if by Ctrl-C.
         quiet: show nothing.
 
     Raises:
-        Stopped: on Ctrl-C or SIGTERM, once everything is saved.
+        Stopped: on Ctrl-C or SIGTERM, or when it is time, once everything is saved.
 
     >>> import tempfile
     >>> spec = RunSpec(method="simclr", data="digits", epochs=1)
@@ -69,6 +72,7 @@ def train(
     fabric.launch()
     with ExitStack() as stack:
         options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
+        options["until"] = until
         # what can be refused is refused before the folder is touched
         loop = Loop(fabric, spec, images, run, quiet=quiet, **options)
         refusal = None
@@ -111,7 +115,7 @@ def _fabric(device: str, precision: str) -> Any:
         raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
     if on_gpu:
         torch.backends.cudnn.benchmark = True  # images are of one size
-        torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high" if precision in ("auto", "bf16") else "highest")
     world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
     names["auto"] = names["bf16" if on_gpu else "32"]

@@ -156,9 +156,9 @@ class RunResult:
         norm: mean embedding norm over the test images.
         steps: optimizer steps.
         seconds: spent training, over all sittings.
-        waited: of these, seconds for which the host had to wait for images; a GPU that has work
-            left waits less.
         images_per_second: training images (each in two views) per second, evaluation left out.
+        waited: seconds of the training for which the host had to wait for images; a GPU that has
+            work left waits less.
     """
 
     spec: RunSpec
@@ -168,8 +168,8 @@ class RunResult:
     norm: float
     steps: int
     seconds: float
-    waited: float
     images_per_second: float
+    waited: float = 0.0
 
     def save(self) -> None:
         """Write result.json, which marks the run as finished."""

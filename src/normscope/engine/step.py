@@ -149,7 +149,9 @@ class RecordedStep(Step):
             super().applied()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+        # "thread_local": others, such as the one that pins memory, may go on
+        where = {"pool": self._pool, "stream": self._stream}
+        with torch.cuda.graph(graph, **where, capture_error_mode="thread_local"):
             out = super().gradients(*places, last=True, observed=True)
         if first:
             with_gradient = [p for p in self.method.parameters() if p.grad is not None]
@@ -157,16 +159,18 @@ class RecordedStep(Step):
         return _Recording(graph, places, out)
 
 
-def compile_(method: nn.Module, *, alone: bool) -> None:
+def compile_(method: nn.Module, *, kernels: bool) -> None:
     """Compile a method's parts in place.
 
-    A ResNet that trains alone has kernels of its own and is recorded: it needs no compiler.
+    Args:
+        method: whose parts.
+        kernels: whether a ResNet has kernels of its own: it then needs no compiler.
     """
     for part in method.children():
-        if alone and isinstance(part, ResNet):
+        if kernels and isinstance(part, ResNet):
             continue
-        if alone and any(isinstance(layer, ResNet) for layer in part.modules()):
-            compile_(part, alone=True)
+        if kernels and any(isinstance(layer, ResNet) for layer in part.modules()):
+            compile_(part, kernels=True)
         else:
             part.compile()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -124,7 +125,10 @@ class Telemetry:
         return self._jsonl.size()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Write what was observed last, and close what is open."""
+        if self._loggers:
+            with suppress(RuntimeError):  # a device that broke has nothing to tell
+                self.flush()
         for logger in self._loggers:
             logger.close()
         if self._bar:

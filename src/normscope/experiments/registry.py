@@ -66,6 +66,7 @@ EXPERIMENTS = {
     "opposite_halves_effect": "opposite_halves_effect",
     "weight_decay_imbalanced": "weight_decay_imbalanced",
     "cut_paths": "cut_paths",
+    "simsiam_recipes": "simsiam_recipes",
 }
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,24 +42,20 @@ class OutOfTime(KeyboardInterrupt):
 @contextmanager
 def within(minutes: float) -> Iterator[None]:
     """Inside this, training stops after so many minutes as if by Ctrl-C, and none begins later."""
-    global _deadline
-    _deadline = time.monotonic() + 60 * minutes
-    timer = threading.Timer(60 * minutes, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.daemon = True
-    timer.start()
+    global _until
+    _until = time.monotonic() + 60 * minutes
     try:
         yield
     finally:
-        timer.cancel()
-        _deadline = math.inf
+        _until = math.inf
 
 
-_deadline = math.inf
+_until = math.inf
 
 
 def time_is_up() -> bool:
     """Whether the time that `within` gave is over."""
-    return time.monotonic() >= _deadline
+    return time.monotonic() >= _until
 
 
 def trained(spec: RunSpec) -> RunResult:
@@ -72,7 +66,7 @@ def trained(spec: RunSpec) -> RunResult:
     if time_is_up():
         raise OutOfTime
     folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
-    result = train(spec, folder=folder, resume=True)
+    result = train(spec, folder=folder, resume=True, until=_until)
     _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}
     return result
 

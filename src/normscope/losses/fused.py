@@ -84,7 +84,9 @@ def _directions(z1_at, z2_at, u_at, norm_at, n, d, D: tl.constexpr, ROWS: tl.con
     inside = column < d
     first, second = i[:, None] < n, (i[:, None] >= n) & (i[:, None] < 2 * n)
     z = tl.load(z1_at + at, mask=first & inside, other=0.0).to(tl.float32)
-    z += tl.load(z2_at + at - n.to(tl.int64) * d, mask=second & inside, other=0.0).to(tl.float32)
+    z += tl.load(z2_at + at - tl.cast(n, tl.int64) * d, mask=second & inside, other=0.0).to(
+        tl.float32
+    )
     largest = tl.max(tl.abs(z), 1)  # taken out, so that no square overflows
     largest = tl.where(largest > 0, largest, 1.0)
     z = z / largest[:, None]

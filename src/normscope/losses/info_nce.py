@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from normscope._checks import check_embeddings
-from normscope._kernels import has_kernels
+from normscope._kernels import has_kernels, on_device_of
 from normscope._sphere import unit
 from normscope.losses.partition import (
     check_temperature,
@@ -57,7 +57,8 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
         from normscope.losses.fused import WIDEST, FusedInfoNCE
 
         if z1.shape[1] <= WIDEST:
-            return FusedInfoNCE.apply(z1, z2, tau)  # pyright: ignore[reportReturnType]
+            with on_device_of(z1):
+                return FusedInfoNCE.apply(z1, z2, tau)  # pyright: ignore[reportReturnType]
     u, _ = unit(torch.cat([z1, z2]))  # 2n d
     log_s = log_partition(u, temperature=tau, paired=True, gather=gather)  # 2n
     u1, u2 = u.chunk(2)

@@ -28,9 +28,10 @@ def patches(x: Tensor, dtype: torch.dtype) -> Tensor:
     """The 3 x 3 patch round each pixel, zeros beyond the edge, (n, 3, h, w) -> (n, h, w, PATCH).
 
     Args:
-        x: channels last.
+        x: images.
         dtype: of the result.
     """
+    x = x.contiguous(memory_format=torch.channels_last)
     n, _, h, w = x.shape
     out = torch.empty(n, h, w, PATCH, dtype=dtype, device=x.device)
     _patches[(triton.cdiv(n * h * w, 128),)](x, out, n * h * w, h, w, PATCH, 128)
@@ -48,6 +49,7 @@ class NormReLU(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Any:
         """The output, twice; the rest is the residual or None, the norm, and whether to ReLU."""
         residual, norm, relu = rest
+        x = x.contiguous(memory_format=torch.channels_last)
         if residual is not None:
             residual = residual.contiguous(memory_format=torch.channels_last)
         rows, c = x.numel() // x.shape[1], x.shape[1]
@@ -159,7 +161,8 @@ def _finish_forward(
     first = tl.sum(tl.load(sums_at + channel * PARTS + part), 0) / rows
     second = tl.sum(tl.load(sums_at + (c + channel) * PARTS + part), 0) / rows
     mean = tl.load(x_at + channel).to(tl.float32) + first
-    variance = tl.maximum(second - first * first, 0.0)
+    variance = second - first * first
+    variance = tl.where(variance < 0, 0.0, variance)  # NaN stays
     inverse = 1 / tl.sqrt(variance + eps)
     scale = tl.load(weight_at + channel) * inverse
     tl.store(statistics_at + channel, mean)
@@ -198,7 +201,7 @@ def _apply(
     if RESIDUAL:
         y += tl.load(residual_at + at, mask=inside).to(tl.float32)
     if RELU:
-        y = tl.maximum(y, 0.0)
+        y = tl.where(y < 0, 0.0, y)  # NaN stays
     tl.store(y_at + at, y.to(y_at.dtype.element_ty), mask=inside)
 
 

@@ -1,85 +1,107 @@
-"""What a ResNet does between its weights; on a GPU by kernels of our own, in fewer passes."""
+"""A ResNet's training pass by kernels of our own: the same numbers in fewer passes over memory."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from normscope._kernels import has_kernels
+from normscope._kernels import has_kernels, on_device_of
+
+_USUAL = (nn.Sequential, nn.MaxPool2d, nn.Identity, nn.ReLU)
 
 
-def patched(conv: nn.Conv2d, x: Tensor) -> Tensor:
+def fuses(net: nn.Module, blocks: tuple[type, ...], x: Tensor) -> bool:
+    """Whether the kernels can do all that a ResNet would do with x.
+
+    They can in training, on a GPU, in float32 or less; and if its layers are as they were built,
+    with nobody who looks on from a hook.
+
+    Args:
+        net: the network.
+        blocks: what its stages are made of.
+        x: images, (n, 3, h, w).
+    """
+    return (
+        has_kernels(x)
+        and x.dtype != torch.float64
+        and not x.requires_grad
+        and len(x) > 1  # one value has no variance, and a norm says so
+        and all(_as_built(layer, (type(net), *blocks)) for layer in net.modules())
+    )
+
+
+def _as_built(layer: nn.Module, known: tuple[type, ...]) -> bool:
+    hooks = (
+        layer._forward_hooks
+        or layer._forward_pre_hooks
+        or layer._backward_hooks
+        or layer._backward_pre_hooks
+    )
+    if hooks:
+        return False
+    if type(layer) is nn.BatchNorm2d:
+        return (
+            layer.training
+            and layer.affine
+            and layer.weight.dtype == torch.float32
+            and layer.track_running_stats
+            and layer.momentum is not None
+            and layer.num_features >= 16
+            and layer.num_features.bit_count() == 1
+        )
+    if type(layer) is nn.Conv2d:
+        return layer.bias is None
+    return type(layer) in (*_USUAL, *known)
+
+
+def fused_features(net: Any, x: Tensor) -> Tensor:
+    """What `net(x)` gives, (n, 3, h, w) -> (n, width), where `fuses` says so."""
+    with on_device_of(x):
+        y, twin = _norm(net.bn1, _first(net.conv1, x))
+        if not isinstance(net.maxpool, nn.Identity):
+            y = twin = net.maxpool(y)
+        for stage in (net.layer1, net.layer2, net.layer3, net.layer4):
+            for block in stage:
+                y, twin = _block(block, y, twin)
+    return y.mean((2, 3))
+
+
+def _block(block: Any, x: Tensor, shortcut: Tensor) -> tuple[Tensor, Tensor]:
+    """A residual block, of whose two readers of x each has its own."""
+    *inner, (conv, norm) = block.pairs()
+    for inner_conv, inner_norm in inner:
+        x, _ = _norm(inner_norm, inner_conv(x))
+    if block.downsample is not None:
+        reduced, reduced_norm = block.downsample
+        shortcut, _ = _norm(reduced_norm, reduced(shortcut), relu=False)
+    return _norm(norm, conv(x), shortcut)
+
+
+def _norm(
+    norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None, *, relu: bool = True
+) -> tuple[Tensor, Tensor]:
+    """relu(norm(x) + residual), for two readers whose gradients are added in the backward pass."""
+    from normscope.nets.fused import NormReLU
+
+    if residual is not None:
+        residual = residual.to(x.dtype)
+    return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)  # pyright: ignore[reportReturnType]
+
+
+def _first(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """conv(x) for images x, (n, 3, h, w).
 
     A GPU's convolutions want many channels: patches of 3 x 3 times a matrix take half their time.
     """
-    plain = conv.kernel_size == (3, 3) and conv.stride == (1, 1) and conv.in_channels == 3
-    if not (plain and _takes(conv, x)) or x.requires_grad:
+    if (conv.kernel_size, conv.stride, conv.padding) != ((3, 3), (1, 1), (1, 1)):
         return conv(x)
     from normscope.nets.fused import PATCH, patches
 
-    autocast = torch.is_autocast_enabled("cuda")
-    dtype = torch.get_autocast_dtype("cuda") if autocast else conv.weight.dtype
+    autocast = torch.is_autocast_enabled(x.device.type)
+    dtype = torch.get_autocast_dtype(x.device.type) if autocast else conv.weight.dtype
     flat = conv.weight.permute(0, 2, 3, 1).flatten(1)  # c' 27
     y = F.linear(patches(x, dtype), F.pad(flat, (0, PATCH - flat.shape[1])))  # n h w c'
     return y.permute(0, 3, 1, 2)
-
-
-def norm_relu(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
-    """relu(norm(x) + residual).
-
-    Args:
-        norm: a batch norm.
-        x: (n, c, h, w).
-        residual: what is added before the ReLU, of the same shape.
-    """
-    if _fuses(norm, x) and (residual is None or residual.dtype == x.dtype):
-        return _fused(norm, x, residual, relu=True)
-    y = norm(x)
-    return torch.relu(y if residual is None else y + residual)
-
-
-def norm_alone(norm: nn.Module, x: Tensor) -> Tensor:
-    """norm(x)."""
-    return _fused(norm, x, None, relu=False) if _fuses(norm, x) else norm(x)
-
-
-def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for two readers; a norm that made it adds their gradients as it reads them."""
-    return x, getattr(x, "twin", x)
-
-
-def _fused(norm: nn.Module, x: Tensor, residual: Tensor | None, *, relu: bool) -> Tensor:
-    from normscope.nets.fused import NormReLU
-
-    y, twin = NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)  # pyright: ignore[reportGeneralTypeIssues]
-    y.twin = twin
-    return y
-
-
-def _fuses(norm: nn.Module, x: Tensor) -> bool:
-    """Whether a kernel can do what the norm would: a usual one, in training."""
-    return (
-        _takes(norm, x)
-        and type(norm) is nn.BatchNorm2d
-        and norm.training
-        and norm.affine
-        and norm.weight.dtype == torch.float32
-        and norm.track_running_stats
-        and norm.momentum is not None
-        and norm.num_features >= 16
-        and norm.num_features.bit_count() == 1
-        and x.numel() > norm.num_features  # one value has no variance, and the norm says so
-    )
-
-
-def _takes(layer: nn.Module, x: Tensor) -> bool:
-    """Whether there are kernels for x, and nobody who looks on at the layer."""
-    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
-    return (
-        has_kernels(x)
-        and x.dtype != torch.float64
-        and x.is_contiguous(memory_format=torch.channels_last)
-        and not hooks
-    )

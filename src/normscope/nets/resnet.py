@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import invalid
-from normscope.nets.layers import fork, norm_alone, norm_relu, patched
+from normscope.nets.layers import fused_features, fuses
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -28,14 +28,19 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(channels, width, stride=stride)
         nn.init.zeros_(self.bn2.weight)
 
+    def pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+        """Convolutions with the norms that follow them, in order."""
+        return [(self.conv1, self.bn1), (self.conv2, self.bn2)]
+
     def forward(self, x: Tensor) -> Tensor:
         """The shortcut plus what the convolutions add, through a ReLU."""
-        x, shortcut = fork(x)
-        out = norm_relu(self.bn1, self.conv1(x))
-        return norm_relu(self.bn2, self.conv2(out), _shortened(self.downsample, shortcut))
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class Bottleneck(nn.Module):
@@ -55,15 +60,20 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = _conv(width, out_channels, 1)
         self.bn3 = nn.BatchNorm2d(out_channels)
+        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(channels, out_channels, stride=stride)
         nn.init.zeros_(self.bn3.weight)
 
+    def pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+        """Convolutions with the norms that follow them, in order."""
+        return [(self.conv1, self.bn1), (self.conv2, self.bn2), (self.conv3, self.bn3)]
+
     def forward(self, x: Tensor) -> Tensor:
         """The shortcut plus what the convolutions add, through a ReLU."""
-        x, shortcut = fork(x)
-        out = norm_relu(self.bn1, self.conv1(x))
-        out = norm_relu(self.bn2, self.conv2(out))
-        return norm_relu(self.bn3, self.conv3(out), _shortened(self.downsample, shortcut))
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        out = self.bn3(self.conv3(out))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 Block = type[BasicBlock] | type[Bottleneck]
@@ -99,6 +109,7 @@ class ResNet(nn.Module):
         large = stem == "imagenet"
         self.conv1 = _conv(3, widths[0], 7, stride=2) if large else _conv(3, widths[0], 3)
         self.bn1 = nn.BatchNorm2d(widths[0])
+        self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
         inputs = [widths[0], *(width * block.expansion for width in widths[:3])]
         self.layer1 = _stage(block, inputs[0], widths[0], depth=depths[0], stride=strides[0])
@@ -109,7 +120,9 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images to features, (n, 3, h, w) -> (n, width)."""
-        x = self.maxpool(norm_relu(self.bn1, patched(self.conv1, x)))
+        if fuses(self, (BasicBlock, Bottleneck), x):
+            return fused_features(self, x)
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # n width h w
         return x.mean((2, 3))
 
@@ -172,14 +185,6 @@ def _conv(channels: int, out_channels: int, size: int, *, stride: int = 1) -> nn
     conv = nn.Conv2d(channels, out_channels, size, stride=stride, padding=size // 2, bias=False)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
     return conv
-
-
-def _shortened(downsample: nn.Sequential | None, x: Tensor) -> Tensor:
-    """The shortcut's end."""
-    if downsample is None:
-        return x
-    conv, norm = downsample
-    return norm_alone(norm, conv(x))
 
 
 def _shortcut(channels: int, out_channels: int, *, stride: int) -> nn.Sequential | None:
