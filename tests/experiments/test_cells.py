@@ -7,7 +7,8 @@ import pytest
 
 from normscope.engine import RunSpec
 from normscope.experiments import EXPERIMENTS, cut_paths, load, runs
-from normscope.experiments.cells import Cell, cells_markdown, course, gains, train_cells
+from normscope.experiments.cell_views import cells_markdown
+from normscope.experiments.cells import Cell, course, gains, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Results
 from normscope.experiments.runs import OutOfTime, trained, within
 
@@ -35,7 +36,7 @@ def results_of(**knns: tuple[float | None, list[float]]) -> Results:
         }
         for row, (paper, values) in knns.items()
     ]
-    return Results("accuracies", "smoke", 2, 0, {"cells": cells})
+    return Results("accuracies", "smoke", 2, 0, {"key": "knn", "cells": cells})
 
 
 def test_every_figure_and_table_of_the_paper_has_an_experiment() -> None:

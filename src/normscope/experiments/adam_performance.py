@@ -6,7 +6,8 @@ norms that SimCLR ends with on CIFAR-10.
     normscope reproduce adam_performance --scale small
 
 Paper: ResNet-50, 100 epochs; its learning rate is not printed. Here it is Adam's usual .001,
-whatever the batch and with GradScale too, whose smaller steps Adam would undo.
+whatever the batch, and with GradScale too: Adam takes no notice of how large gradients are
+altogether, so that a sixth of the rate would only be slower. All warm up alike.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import math
 from matplotlib.figure import Figure
 
 from normscope.engine import RunSpec
+from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import (
     Cell,
     cells_of,
     columns_at,
     intervention_cells,
     intervention_claims,
-    plot_cells,
+    log_ratio,
     train_cells,
 )
-from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
 
 TITLE = "Tables adam_performance, adam_embedding_norms: interventions under Adam"
 KIND = "training"
 COST = "days on one GPU (10 cells of 100 epochs, three seeds)"
-SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
 LR = 1e-3
 COLUMNS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
@@ -49,9 +51,10 @@ PRINTED_NORMS = {"SimCLR, default": 81.0, "SimCLR, cut 3": 2.1, "SimCLR, GradSca
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
-    epochs = {"epochs": 100} if scale == "paper" else {}
+    alike = {"optimizer": "adam", "warmup_epochs": 10.0}
+    alike |= {"epochs": 100} if scale == "paper" else {}
     cells = [
-        Cell(c.row, c.column, {**c.values, **epochs, "optimizer": "adam", "lr": _lr(c)}, c.paper)
+        Cell(c.row, c.column, {**c.values, **alike, "lr": _lr(c)}, c.paper)
         for c in intervention_cells(columns_at(scale, COLUMNS), PRINTED)
     ]
     return train_cells("adam_performance", scale, seed, seeds, cells)
@@ -74,18 +77,15 @@ def check(results: Results) -> list[Claim]:
             Claim.over_seeds(
                 f"Under Adam on {column}, {row} ends with {'larger' if grows else 'smaller'} norms "
                 "than the default (logarithm of the quotient)",
-                [_log_ratio(run["norm"], other["norm"]) for run, other in pairs],
+                [log_ratio(run["norm"], other["norm"]) for run, other in pairs],
                 (0.0, math.inf) if grows else (-math.inf, 0.0),
-                paper=f"{math.log(paper):+.2f} ({PRINTED_NORMS[row]:g} against 81)",
+                paper=NOT_IN_PAPER
+                if results.scale == "smoke"
+                else f"{math.log(paper):+.2f} ({PRINTED_NORMS[row]:g} against 81)",
                 recipe="text",
             )
         )
     return claims
-
-
-def _log_ratio(a: float | None, b: float | None) -> float:
-    """Of two norms; 0, no difference, where a network broke."""
-    return math.log(a / b) if a and b else 0.0
 
 
 def plot(results: Results) -> Figure:

@@ -3,10 +3,12 @@
 Dividing all weights by c makes the embeddings shorter, and so their gradients larger, which is the
 paper's account. It also multiplies the effective learning rate of every weight that a batch norm
 follows by c squared: the output does not feel such a weight's size, its direction turns the faster
-the smaller it is. Here each is done alone: the scale-invariant weights are cut and the embeddings
-stay; the last layer is cut until the embeddings are as short as the full cut makes them and the
-backbone stays; and the default has its learning rate raised by c squared. Likewise GradScale: as
-the text has it; at the default's effective learning rate; and the default at GradScale's.
+the smaller it is. Here each is done alone. The scale-invariant weights are cut, and the embeddings
+stay. The last layer is cut until the embeddings are as short as the full cut makes them, and the
+backbone stays; its gradients stay too, for what the embeddings' gain the layer's smaller weights
+take away: only the last layer itself learns faster. The default has its learning rate raised by c
+squared, with as much weight decay a step. Likewise GradScale: as the text has it; at the default's
+effective learning rate; and the default at GradScale's.
 
     normscope reproduce cut_paths --scale small
 
@@ -35,7 +37,7 @@ from normscope.report.figures import BLUE, GREY, new_figure
 
 TITLE = "What the cut acts through: embeddings or weights (not in the paper)"
 KIND = "training"
-COST = "days on one GPU (28 cells of 100 epochs, three seeds)"
+COST = "days on one GPU (32 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
 FULL = {"simclr": 3.0, "simsiam": 9.0}
@@ -44,6 +46,7 @@ WEIGHTS, EMBEDDINGS = "cut of the invariant weights", "cut of the last layer"
 RAISED = "learning rate x c²"
 SCALED, SCALED_EQUAL = "GradScale", "GradScale at the default's rate"
 DEFAULT_SCALED = "default at GradScale's rate"
+LEVEL = 1.0  # points within which two arms count as level
 _SAMPLE = 256  # images by which a fresh network's norm is taken
 
 
@@ -68,17 +71,29 @@ def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[s
     c, default = FULL[method], spec_at(scale, **values)
     norm = initial_norm(default)
     shorter = norm / initial_norm(spec_at(scale, **values, cut=c))
-    text = spec_at(scale, **{**values, "recipe": "text"}, grad_scale=1.0)  # lr / 6, long warm-up
-    late = {"warmup_epochs": text.warmup_epochs}
+    scaled: dict[str, Any] = {"grad_scale": 1.0}
+    if values["recipe"] == "as_coded" and method == "simsiam":
+        scaled["lr"] = _short(default.lr / 6)  # the published code has no such run
+    rate = spec_at(scale, **values, **scaled)
+    raised: dict[str, Any] = {
+        "lr": _short(default.lr * c**2),
+        "weight_decay": _short(default.weight_decay / c**2),
+    }
+    if default.predictor_lr is not None:
+        raised["predictor_lr"] = _short(default.predictor_lr * c**2)
     return {
         DEFAULT: {},
         CUT: {"cut": c},
         WEIGHTS: {"cut": c, "cut_scope": "invariant"},
         EMBEDDINGS: {"cut": _short(shorter), "cut_scope": "last"},
-        RAISED: {"lr": _short(default.lr * c**2)},
-        SCALED: {"grad_scale": 1.0, "lr": _short(default.lr / 6), **late},
-        SCALED_EQUAL: {"grad_scale": 1.0, "lr": _short(default.lr / norm), **late},
-        DEFAULT_SCALED: {"lr": _short(default.lr * norm / 6), **late},
+        RAISED: raised,
+        SCALED: scaled,
+        SCALED_EQUAL: {
+            "grad_scale": 1.0,
+            "lr": _short(default.lr / norm),
+            "warmup_epochs": default.warmup_epochs,
+        },
+        DEFAULT_SCALED: {"lr": _short(rate.lr * norm), "warmup_epochs": rate.warmup_epochs},
     }
 
 
@@ -98,18 +113,28 @@ def _short(value: float) -> float:
 
 
 def check(results: Results) -> list[Claim]:
-    """How many points each path carries."""
+    """How many points each path carries, and whether it carries as many as the whole."""
+    cells = cells_of(results)
     claims = []
-    for (row, column, recipe), gains in _gains(results).items():
-        claims.append(
+    for column, recipe in dict.fromkeys((column, recipe) for _, column, recipe in cells):
+        knn = {
+            row: per_cent(cell, "knn")
+            for (row, *place), cell in cells.items()
+            if place == [column, recipe]
+        }
+        told = [(row, DEFAULT, "above", (0.0, math.inf)) for row in knn if row != DEFAULT]
+        told += [(row, CUT, "level with", (-LEVEL, LEVEL)) for row in (WEIGHTS, EMBEDDINGS, RAISED)]
+        told.append((SCALED, DEFAULT_SCALED, "above", (0.0, math.inf)))
+        claims += [
             Claim.over_seeds(
-                f"{column}: {row} is above the default (points of kNN)",
-                gains,
-                (0.0, math.inf),
+                f"{column}: {row} is {how} {base} (points of kNN)",
+                [a - b for a, b in zip(knn[row], knn[base], strict=True)],
+                region,
                 paper=NOT_IN_PAPER,
                 recipe=recipe,
             )
-        )
+            for row, base, how, region in told
+        ]
     return claims
 
 
@@ -119,8 +144,8 @@ def _gains(results: Results) -> dict[tuple[str, str, str], list[float]]:
     found = {}
     for (row, column, recipe), cell in cells.items():
         if row != DEFAULT:
-            base = per_cent(cells[DEFAULT, column, recipe])
-            pairs = zip(per_cent(cell), base, strict=True)
+            base = per_cent(cells[DEFAULT, column, recipe], "knn")
+            pairs = zip(per_cent(cell, "knn"), base, strict=True)
             found[row, column, recipe] = [a - b for a, b in pairs]
     return found
 

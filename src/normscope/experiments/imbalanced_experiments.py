@@ -15,11 +15,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import (
     columns_at,
     intervention_cells,
     intervention_claims,
-    plot_cells,
     recipes_at,
     train_cells,
 )
@@ -27,7 +27,7 @@ from normscope.experiments.results import Claim, Results, Scale
 
 TITLE = "Table imbalanced_experiments: interventions on unbalanced data"
 KIND = "training"
-COST = "days on one GPU (25 cells of 500 epochs, three seeds)"
+COST = "days on one GPU (23 cells of 500 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
 CIFAR = {"CIFAR-10 unb.": "cifar10-unbalanced", "CIFAR-100 unb.": "cifar100-unbalanced"}

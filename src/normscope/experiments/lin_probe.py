@@ -15,12 +15,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from normscope.engine import RunResult
+from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import (
     Record,
     columns_at,
     intervention_cells,
     intervention_claims,
-    plot_cells,
     train_cells,
 )
 from normscope.experiments.results import Claim, Results, Scale
@@ -49,7 +49,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         cells = [cell for cell in cells if cell.values["method"] == "simclr"]
     if scale == "paper":
         cells += [c for c in intervention_cells(TINY, PRINTED, **epochs) if c.paper is not None]
-    return train_cells("lin_probe", scale, seed, seeds, cells, kept=_probe)
+    return train_cells("lin_probe", scale, seed, seeds, cells, kept=_probe, key="probe")
 
 
 def _probe(result: RunResult) -> Record:
@@ -58,9 +58,9 @@ def _probe(result: RunResult) -> Record:
 
 def check(results: Results) -> list[Claim]:
     """Each intervention against its default."""
-    return intervention_claims(results, key="probe")
+    return intervention_claims(results)
 
 
 def plot(results: Results) -> Figure:
     """The table as dots."""
-    return plot_cells(results, key="probe", label="linear probe, %")
+    return plot_cells(results)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from normscope._checks import invalid
-from normscope.experiments.cells import cells_markdown
+from normscope.experiments.cell_views import cells_markdown
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 

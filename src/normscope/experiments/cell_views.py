@@ -1,0 +1,111 @@
+"""Tables of training runs as pictures and as Markdown, ours beside the paper's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from normscope.experiments.cells import WORDS, cells_of, per_cent
+from normscope.experiments.results import Results, mean_interval
+from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
+
+_COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY)
+
+
+def plot_cells(results: Results) -> Figure:
+    """A panel for each column: every row's seeds and mean beside the paper's cell."""
+    cells, key = cells_of(results), results.data["key"]
+    columns = list(dict.fromkeys(column for _, column, _ in cells))
+    rows = list(dict.fromkeys(row for row, _, _ in cells))
+    figure = new_figure(1.2 + 3.2 * len(columns), 1.1 + 0.42 * len(rows))
+    axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    for ax, column in zip(axes, columns, strict=True):
+        _rows_of(ax, rows, {k: c for k, c in cells.items() if k[1] == column}, key)
+        ax.set_title(column)
+        ax.set_xlabel(f"{WORDS[key]}, %")
+    axes[0].set_yticks(range(len(rows)), rows)
+    axes[0].invert_yaxis()
+    _legend(figure, list(axes))
+    return figure
+
+
+def _legend(figure: Figure, axes: list[Axes]) -> None:
+    """One below all panels, each name once."""
+    handles = {}
+    for ax in axes:
+        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+
+
+def _rows_of(ax: Axes, rows: list[str], cells: Mapping[Any, Any], key: str) -> None:
+    recipes = list(dict.fromkeys(recipe for _, _, recipe in cells))
+    for i, recipe in enumerate(recipes):
+        shift = 0.16 * (i - (len(recipes) - 1) / 2)
+        name, color = f"ours, {recipe.replace('_', ' ')}", _COLORS[i]
+        for (row, _, of), cell in cells.items():
+            if of != recipe:
+                continue
+            place, values = rows.index(row) + shift, per_cent(cell, key)
+            ax.plot(values, [place] * len(values), "o", color=color, markersize=3, alpha=0.5)
+            mean = sum(values) / len(values)
+            ax.plot([mean], [place], "|", color=color, markersize=13, label=name)
+    printed = {row: cell["paper"] for (row, _, _), cell in cells.items()}
+    known = [(value, rows.index(row)) for row, value in printed.items() if value is not None]
+    if known:
+        ax.plot(*zip(*known, strict=True), "x", color=ORANGE, label="paper")
+
+
+def plot_courses(results: Results) -> Figure:
+    """Norm above and kNN below over epochs: a panel for each column, a line for each row."""
+    cells = cells_of(results)
+    columns = list(dict.fromkeys(column for _, column, _ in cells))
+    rows = list(dict.fromkeys(row for row, _, _ in cells))
+    figure = new_figure(1 + 3.3 * len(columns), 5.6)
+    axes = figure.subplots(2, len(columns), sharex="col", squeeze=False)
+    for ax, column in zip(axes.T, columns, strict=True):
+        for row, color in zip(rows, _COLORS, strict=False):
+            cell = cells.get((row, column, "text"))
+            for run in [] if cell is None else cell["runs"]:
+                shown = {"color": color, "marker": "o", "markersize": 3, "linewidth": 1.2}
+                norms = [math.nan if x is None else x for x in run["norms"]]
+                ax[0].plot(run["epochs"], norms, **shown, label=row)
+                ax[1].plot(run["epochs"], [100 * x for x in run["knns"]], **shown)
+        ax[0].set_title(column)
+        ax[0].set_yscale("log")
+        ax[1].set_xscale("log", base=2)
+        ax[1].set_xlabel("epoch")
+    axes[0, 0].set_ylabel("embedding norm")
+    axes[1, 0].set_ylabel("kNN, %")
+    _legend(figure, list(axes[0]))
+    return figure
+
+
+def cells_markdown(results: Results) -> str:
+    """The table with the paper's cells beside ours: mean, interval, (paper)."""
+    cells, key = cells_of(results), results.data["key"]
+    columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
+    lines = [
+        f"| {WORDS[key]}, % | "
+        + " | ".join(f"{c}, {r.replace('_', ' ')}" for c, r in columns)
+        + " |"
+    ]
+    lines.append("|---" * (1 + len(columns)) + "|")
+    for row in dict.fromkeys(row for row, _, _ in cells):
+        texts = [_ours_and_paper(cells.get((row, *place)), key) for place in columns]
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _ours_and_paper(cell: Mapping[str, Any] | None, key: str) -> str:
+    if cell is None:
+        return "-"
+    values = per_cent(cell, key)
+    text = f"{sum(values) / len(values):.1f}"
+    if len(values) > 1:
+        mean, (_, high) = mean_interval(values)
+        text += f" ± {high - mean:.1f}"
+    return text + ("" if cell["paper"] is None else f" (paper: {cell['paper']:g})")
