@@ -2,12 +2,13 @@
 
     python benchmarks/training.py --device cuda --methods simclr simsiam byol moco_v2 dino
 
-Every way is a process of its own on the same random images of 32 pixels. `network` is the limit:
-the compiled network alone, its forward, backward and optimizer step on random tensors that lie on
-the device, recorded as one CUDA graph, with the momentum encoder's forward pass where the method
-has one. `normscope` is `normscope.train`, whole: indexing, augmentation, loss, monitor and log
-files; epochs with a kNN, and the first two, which compile, are not counted. `lightly` and `plain`
-augment in worker processes, as their users do (benchmarks/peers.py).
+Every way is a process of its own on the same random images of 32 pixels. `network` is PyTorch's
+compiled network alone: its forward, backward and optimizer step on random tensors that lie on the
+device, recorded as one CUDA graph, with the momentum encoder's forward pass where the method has
+one. Less than that is possible only for a network that is faster itself. `normscope` is
+`normscope.train`, whole: indexing, augmentation, loss, monitor and log files; epochs with a kNN,
+and the first two, which compile, are not counted. `lightly` and `plain` augment in worker
+processes, as their users do (benchmarks/peers.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Found = dict[str, dict[str, float]]  # method -> way -> seconds
 
 
 def network_epoch(spec: RunSpec, args: argparse.Namespace) -> float:
-    """The limit: seconds that the network alone takes for an epoch's steps."""
+    """Seconds that PyTorch's network alone takes for an epoch's steps."""
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
     method = build(spec, side=args.side).to(args.device)
@@ -172,7 +173,8 @@ def main() -> None:
                 missing.append(f"{way} could not train {method} here: {seconds}")
             else:
                 found[method][way] = seconds
-                table(args, found, missing).store(name, args.folder)  # if it is stopped later
+                left = [*missing, "Stopped before the end."]
+                table(args, found, left).store(name, args.folder)
     if not any(found.values()):
         raise SystemExit(f"nothing could be measured: {missing}")
     table(args, found, missing).save(name, args.folder)

@@ -1,10 +1,13 @@
 """The same answers on a GPU as on the CPU."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import normscope as ns
+from normscope.nets import backbone
 
 pytestmark = pytest.mark.gpu
 
@@ -70,3 +73,40 @@ def test_cut_init_and_probes() -> None:
     assert torch.equal(torch.cuda.get_rng_state(), rng)
     assert ns.cut_init_(net, c)(x).norm(dim=-1).mean().item() == pytest.approx(1, rel=1e-3)
     assert net.cut_init_c.is_cuda
+
+
+def test_info_nce_by_kernels_agrees_with_float64_and_shows_what_is_not_finite() -> None:
+    for n, d, tau in ((1, 8, 0.5), (7, 5, 0.1), (600, 128, 0.1), (1500, 256, 0.5), (40, 512, 0.5)):
+        z = torch.randn(2, n, d, device="cuda")
+        losses, grads = [], []
+        for dtype in (torch.float32, torch.float64):
+            z1, z2 = z.to(dtype).requires_grad_()
+            loss = ns.losses.info_nce(z1, z2, temperature=tau)
+            losses.append(loss.double())
+            grads.append([g.double() for g in torch.autograd.grad(loss, (z1, z2))])
+        torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-6)
+        for own, theirs in zip(*grads, strict=True):
+            assert (own - theirs).norm() <= 1e-4 * theirs.norm()
+    z[0, 3] = torch.nan
+    assert ns.losses.info_nce(*z).isnan()
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_resnet_by_kernels_agrees_with_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = backbone(name, side=32).cuda().to(memory_format=torch.channels_last)
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            nn.init.uniform_(layer.weight, 0.5, 1.0)
+    x, dh = torch.randn(16, 3, 32, 32, device="cuda"), torch.randn(16, net.width, device="cuda")
+    found = []
+    for kernels in (True, False):
+        if not kernels:
+            monkeypatch.setattr("normscope.nets.layers.has_kernels", lambda _: False)
+        again = copy.deepcopy(net)
+        with torch.autocast("cuda", torch.bfloat16):
+            h = again(x)
+        h.float().backward(dh)
+        found.append([h.float(), *(p.grad for p in again.parameters())])
+    for own, theirs in zip(*found, strict=True):
+        # bf16 has two to three digits, and each layer rounds anew
+        assert (own - theirs).norm() < 0.1 * theirs.norm()

@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from normscope.engine import RunSpec
+from normscope.engine.compose import build
 from normscope.experiments import EXPERIMENTS, cut_paths, load, runs
 from normscope.experiments.cell_views import cells_markdown
 from normscope.experiments.cells import Cell, course, gains, train_cells
@@ -102,7 +104,7 @@ def test_time_that_is_up_stops_a_run_where_it_can_go_on(tmp_path: Path, monkeypa
 
 
 def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
-    values = {"method": "simclr", "data": "digits"}
+    values = {"method": "simclr", "data": "digits", "recipe": "text"}
     arms = cut_paths._arms("smoke", "simclr", values)
     norms = {
         row: cut_paths.initial_norm(RunSpec(**values, **arms[row]))
@@ -118,5 +120,20 @@ def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
     assert norms[cut_paths.CUT] < norms[cut_paths.DEFAULT] / 3
     default = RunSpec(**values)
     assert arms[cut_paths.RAISED]["lr"] == pytest.approx(9 * default.lr, rel=0.01)
+    decay = arms[cut_paths.RAISED]["lr"] * arms[cut_paths.RAISED]["weight_decay"]
+    assert decay == pytest.approx(default.lr * default.weight_decay, rel=0.01)
     effective = arms[cut_paths.SCALED_EQUAL]["lr"] * norms[cut_paths.DEFAULT]
     assert effective == pytest.approx(default.lr, rel=0.01)
+    scaled = RunSpec(**values, grad_scale=1.0).lr * norms[cut_paths.DEFAULT]
+    assert arms[cut_paths.DEFAULT_SCALED]["lr"] == pytest.approx(scaled, rel=0.01)
+
+
+def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_were() -> None:
+    gradients = []
+    for values in ({}, {"cut": 7.0, "cut_scope": "last"}):
+        method = build(RunSpec(**values), side=8).double()
+        views = torch.rand(2, 8, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double()
+        method(views, torch.zeros(8)).loss.backward()
+        gradients.append([p.grad for p in method.backbone.parameters()])
+    for before, after in zip(*gradients, strict=True):
+        assert (after - before).norm() < 1e-5 * before.norm()  # dividing rounds
