@@ -136,4 +136,4 @@ def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_wer
         method(views, torch.zeros(8)).loss.backward()
         gradients.append([p.grad for p in method.backbone.parameters()])
     for before, after in zip(*gradients, strict=True):
-        assert (after - before).norm() < 1e-5 * before.norm()  # dividing rounds
+        assert (after - before).norm() <= 1e-5 * before.norm()  # dividing rounds
