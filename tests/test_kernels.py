@@ -18,7 +18,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from normscope.losses.fused import WIDEST, FusedInfoNCE  # noqa: E402
-from normscope.nets import fused, layers, resnet10_narrow  # noqa: E402
+from normscope.nets import fused, layers, mlp, resnet10_narrow  # noqa: E402
 
 
 class _Kind(type):
@@ -126,6 +126,17 @@ def test_fused_norm_shows_what_is_not_finite() -> None:
     y, _ = layers._norm(norm, x)
     assert y[:, 3].isnan().all()
     assert y[:, :3].isfinite().all()
+
+
+def test_fused_head_and_its_gradients_are_torchs(monkeypatch) -> None:
+    monkeypatch.setattr(layers, "has_kernels", lambda x: x.dtype == torch.float32)
+    head = mlp([8, 32, 64, 4], batch_norm=True)
+    plain, x, dz = copy.deepcopy(head).double(), torch.randn(11, 8), torch.randn(11, 4)
+    head(x).backward(dz)
+    plain(x.double()).backward(dz.double())
+    for (name, own), theirs in zip(head.named_parameters(), plain.parameters(), strict=True):
+        assert relative(own.grad, theirs.grad) < 1e-5, name
+    assert head[1].num_batches_tracked == 1
 
 
 @pytest.mark.parametrize("change", ["nothing", "hook", "eval", "layer", "double", "gradient"])

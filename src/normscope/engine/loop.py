@@ -24,10 +24,10 @@ from normscope.engine.randomness import seed_for, shuffled
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
-from normscope.engine.step import compile_, step_for
+from normscope.engine.step import step_for
 from normscope.engine.telemetry import Telemetry
 from normscope.methods import Method
-from normscope.nets import synchronised
+from normscope.nets import ResNet, synchronised
 
 
 @dataclass
@@ -76,9 +76,10 @@ class Loop:
         self.method = cast(Method, synchronised(method)) if fabric.world_size > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
-        if fabric.device.type == "cuda":
-            alone = fabric.world_size == 1
-            compile_(self.method, kernels=alone and runs_kernels(fabric.device))
+        kernels = isinstance(method.backbone, ResNet) and runs_kernels(fabric.device)
+        if fabric.device.type == "cuda" and not (kernels and fabric.world_size == 1):
+            for part in self.method.children():
+                part.compile()
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
         share = spec.accumulate if spec.accumulation == "mean" else 1
         crop = self.train.needs_crop

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,8 +12,8 @@ from torch import Tensor, nn
 
 from normscope.augment import Augmentation, Parameters
 from normscope.methods import StepOutput
-from normscope.nets import ResNet
 
+_MOST_KINDS = 64  # of batches that a process compiles for before it gives up
 _WARM_UP = 3  # steps before anything is recorded: they compile, choose algorithms, allocate
 
 
@@ -35,9 +37,11 @@ class Step:
         self.fabric, self.method, self.augment = fabric, method, augment
         self._crop, self._share = crop, share
         self.waiting = False
-        self._views = self._both_views
+        self._views = _both_views
         if fabric.device.type == "cuda":
-            self._views = torch.compile(self._both_views, dynamic=False)
+            # one compilation for all runs of a process, a recompilation for each kind of batch
+            torch._dynamo.config.cache_size_limit = _MOST_KINDS  # pyright: ignore
+            self._views = _compiled_views()
 
     def gradients(
         self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
@@ -52,7 +56,8 @@ class Step:
             observed: whether the gradient in the embeddings is wanted.
         """
         with self.fabric.no_backward_sync(self.method, enabled=not last):
-            out: StepOutput = self.method(self._views(batch, u), labels)
+            views = self._views(batch, u, self.augment, self._crop)
+            out: StepOutput = self.method(views, labels)
             if observed:
                 out.embeddings.retain_grad()
             self.fabric.backward(out.loss / self._share)
@@ -65,20 +70,25 @@ class Step:
             p.grad = None
         self.waiting = False
 
-    def _both_views(self, batch: Tensor, u: Tensor) -> Tensor:
-        """Two augmented views of a batch, 2 n 3 s s."""
-        height, width = batch.shape[-2:]
-        drawn = [
-            self.augment.parameters(u[view], height=height, width=width, view=view)
-            for view in range(2)
-        ]
-        both = Parameters(*(torch.cat(values) for values in zip(*drawn, strict=True)))
-        if self._crop:
-            views = self.augment(batch.repeat(2, 1, 1, 1), both)
-        else:
-            views = self.augment.colour(self.augment.mirror(batch.flatten(0, 1), both), both)
-        views = views.contiguous(memory_format=torch.channels_last)  # 2n 3 s s
-        return views.unflatten(0, (2, -1))
+
+def _both_views(batch: Tensor, u: Tensor, augment: Augmentation, crop: bool) -> Tensor:
+    """Two augmented views of a batch, 2 n 3 s s."""
+    height, width = batch.shape[-2:]
+    drawn = [
+        augment.parameters(u[view], height=height, width=width, view=view) for view in range(2)
+    ]
+    both = Parameters(*(torch.cat(values) for values in zip(*drawn, strict=True)))
+    if crop:
+        views = augment(batch.repeat(2, 1, 1, 1), both)
+    else:
+        views = augment.colour(augment.mirror(batch.flatten(0, 1), both), both)
+    views = views.contiguous(memory_format=torch.channels_last)  # 2n 3 s s
+    return views.unflatten(0, (2, -1))
+
+
+@cache
+def _compiled_views() -> Callable[..., Tensor]:
+    return torch.compile(_both_views, dynamic=False)
 
 
 @dataclass
@@ -157,22 +167,6 @@ class RecordedStep(Step):
             with_gradient = [p for p in self.method.parameters() if p.grad is not None]
             self._gradients = [(p, p.grad) for p in with_gradient if p.grad is not None]
         return _Recording(graph, places, out)
-
-
-def compile_(method: nn.Module, *, kernels: bool) -> None:
-    """Compile a method's parts in place.
-
-    Args:
-        method: whose parts.
-        kernels: whether a ResNet has kernels of its own: it then needs no compiler.
-    """
-    for part in method.children():
-        if kernels and isinstance(part, ResNet):
-            continue
-        if kernels and any(isinstance(layer, ResNet) for layer in part.modules()):
-            compile_(part, kernels=True)
-        else:
-            part.compile()
 
 
 def step_for(fabric: Any, *args: Any, **kwargs: Any) -> Step:

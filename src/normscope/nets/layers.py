@@ -1,4 +1,4 @@
-"""A ResNet's training pass by kernels of our own: the same numbers in fewer passes over memory."""
+"""Training passes by kernels of our own: the same numbers in fewer passes over memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fuses(net: nn.Module, blocks: tuple[type, ...], x: Tensor) -> bool:
     """Whether the kernels can do all that a ResNet would do with x.
 
     They can in training, on a GPU, in float32 or less; and if its layers are as they were built,
-    with nobody who looks on from a hook.
+    with nobody who looks on.
 
     Args:
         net: the network.
@@ -34,27 +34,46 @@ def fuses(net: nn.Module, blocks: tuple[type, ...], x: Tensor) -> bool:
 
 
 def _as_built(layer: nn.Module, known: tuple[type, ...]) -> bool:
-    hooks = (
+    if isinstance(layer, nn.BatchNorm2d):
+        return _usual_norm(layer)
+    if type(layer) is nn.Conv2d:
+        return layer.bias is None and not _watched(layer)
+    return type(layer) in (*_USUAL, *known) and not _watched(layer)
+
+
+def _usual_norm(norm: nn.Module) -> bool:
+    if not isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d)):
+        return False
+    return (
+        type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)  # not what builds on them
+        and norm.training
+        and norm.affine
+        and norm.weight.dtype == torch.float32
+        and norm.track_running_stats
+        and norm.momentum is not None
+        and norm.num_features >= 16
+        and norm.num_features.bit_count() == 1
+        and not _watched(norm)
+    )
+
+
+def _watched(layer: nn.Module) -> bool:
+    """Whether somebody looks on from a hook."""
+    return bool(
         layer._forward_hooks
         or layer._forward_pre_hooks
         or layer._backward_hooks
         or layer._backward_pre_hooks
     )
-    if hooks:
-        return False
-    if type(layer) is nn.BatchNorm2d:
-        return (
-            layer.training
-            and layer.affine
-            and layer.weight.dtype == torch.float32
-            and layer.track_running_stats
-            and layer.momentum is not None
-            and layer.num_features >= 16
-            and layer.num_features.bit_count() == 1
-        )
-    if type(layer) is nn.Conv2d:
-        return layer.bias is None
-    return type(layer) in (*_USUAL, *known)
+
+
+def norm_relu(norm: nn.Module, relu: nn.Module, x: Tensor) -> Tensor:
+    """relu(norm(x)) for the rows of x, (n, c)."""
+    usual = _usual_norm(norm) and type(relu) is nn.ReLU and not _watched(relu)
+    if not (usual and has_kernels(x) and x.ndim == 2 and len(x) > 1 and x.dtype != torch.float64):
+        return relu(norm(x))
+    with on_device_of(x):
+        return _norm(norm, x[:, :, None, None])[0].flatten(1)
 
 
 def fused_features(net: Any, x: Tensor) -> Tensor:
@@ -81,14 +100,14 @@ def _block(block: Any, x: Tensor, shortcut: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _norm(
-    norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None, *, relu: bool = True
+    norm: nn.Module, x: Tensor, residual: Tensor | None = None, *, relu: bool = True
 ) -> tuple[Tensor, Tensor]:
     """relu(norm(x) + residual), for two readers whose gradients are added in the backward pass."""
     from normscope.nets.fused import NormReLU
 
     if residual is not None:
         residual = residual.to(x.dtype)
-    return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)  # pyright: ignore[reportReturnType]
+    return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)  # pyright: ignore
 
 
 def _first(conv: nn.Conv2d, x: Tensor) -> Tensor:
