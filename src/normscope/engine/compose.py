@@ -45,8 +45,21 @@ def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str
 def invariant_names(method: Method, side: int) -> set[str]:
     """The parameters of a method whose scale its embeddings do not feel.
 
-    A transformer's own are left out: every block adds to what came in, so none is.
+    A transformer's own are left out: every block adds to what came in, so none is. One forward
+    pass for each parameter is long for a short run: what was found is kept for the next network
+    that is built alike.
     """
+    shapes = tuple((name, *p.shape) for name, p in method.named_parameters())
+    alike = (type(method), type(method.backbone), shapes)
+    if alike not in _invariant:
+        _invariant[alike] = _found_invariant(method, side)
+    return set(_invariant[alike])
+
+
+_invariant: dict[object, set[str]] = {}
+
+
+def _found_invariant(method: Method, side: int) -> set[str]:
     generator = torch.Generator().manual_seed(0)
     if isinstance(method.backbone, ResNet):  # any size will do, and a small one is quick
         small = min(side, 8 if side <= 32 else 32)
