@@ -8,6 +8,7 @@ from typing import Annotated, cast
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -141,9 +142,6 @@ def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
 def _list(found: list[Results]) -> None:
     """Every experiment with its cost and the verdicts of the largest scale that is stored."""
     stored = {results.experiment: results for results in found}
-    table = Table(title="Experiments")
-    for heading in ("ID", "what", "kind", "cost at paper scale", "verdicts"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "ID")
     for name in EXPERIMENTS:
         experiment = load(name)
         verdicts = "not run yet"
@@ -151,7 +149,6 @@ def _list(found: list[Results]) -> None:
             every = [claim.verdict for claim in claims_of(stored[name])]
             counts = (f"{every.count(v)} {v}" for v in COLORS if v in every)
             verdicts = f"{', '.join(counts)} ({stored[name].scale})"
-        table.add_row(
-            *map(escape, (name, experiment.TITLE, experiment.KIND, experiment.COST, verdicts))
-        )
-    out.print(table)
+        out.print(f"[bold]{name}[/]: {escape(experiment.TITLE)}", highlight=False)
+        about = f"{experiment.KIND}; {experiment.COST} at paper scale; {verdicts}"
+        out.print(Padding(escape(about), (0, 0, 0, 4)), highlight=False)

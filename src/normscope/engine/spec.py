@@ -28,6 +28,7 @@ _DIGITS: dict[str, Any] = {
     "knn_k": 20,  # a class has 135 training images
 }
 _DIGITS_NETS = {"moco_v3": "vit_micro", "dino": "vit_micro"}
+_DIGITS_LR = {"moco_v3": 4e-3, "dino": 4e-3}  # .001 at batch 64: a thousand steps are few for Adam
 _DIGITS_OPTIONS: dict[str, dict[str, Any]] = {
     "simclr": {"dimension": 64},
     "simsiam": {"dimension": 256},
@@ -201,6 +202,7 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
     options = dict(defaults.options)
     if spec.data in ("digits", "digits-unbalanced"):
         values |= _DIGITS | {"net": _DIGITS_NETS.get(spec.method, _DIGITS["net"])}
+        values["lr"] = _DIGITS_LR.get(spec.method, values["lr"])
         options |= _DIGITS_OPTIONS[spec.method]
     if values["augmentation"] == "as_coded" and spec.data not in ("cifar10", "cifar100"):
         values["augmentation"] = "as_coded_strong"  # the unbalanced sets too, by accident
