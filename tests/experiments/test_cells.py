@@ -42,8 +42,8 @@ def results_of(**knns: tuple[float | None, list[float]]) -> Results:
 
 
 def test_every_figure_and_table_of_the_paper_has_an_experiment() -> None:
-    captions = "\n".join(f"{name} {load(name).TITLE} {load(name).__doc__}" for name in EXPERIMENTS)
-    missing = [label for label in LABELS if label not in captions]
+    titles = " ".join(load(name).TITLE for name in EXPERIMENTS)
+    missing = [label for label in LABELS if label not in EXPERIMENTS and label not in titles]
     assert missing == []
 
 

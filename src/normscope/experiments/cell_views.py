@@ -28,7 +28,7 @@ def plot_cells(results: Results) -> Figure:
         ax.set_title(column)
         ax.set_xlabel(f"{WORDS[key]}, %")
     axes[0].set_yticks(range(len(rows)), rows)
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)  # the first row on top, none on the edge
     _legend(figure, list(axes))
     return figure
 
