@@ -25,37 +25,33 @@ from tables import HERE, Table, installed
 WAYS = ("fast", "plain")
 
 
-def measure(way: str, args: argparse.Namespace) -> list[dict[str, float]]:
-    """KNN and images a second of each seed, in this process."""
+def measure(way: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
+    """KNN and images a second, in this process."""
     from normscope.engine import RunSpec, train
     from normscope.engine.step import Step
 
-    found = []
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         if way == "plain":
             stack.enter_context(patch("normscope.engine.loop.step_for", Step))
             for module in ("nets.layers", "losses.info_nce"):
                 name = f"normscope.{module}.has_kernels"
                 stack.enter_context(patch(name, lambda _: False))
-        for seed in range(args.seeds):
-            spec = RunSpec(
-                method=args.method,
-                data=args.data,
-                net=args.net,
-                epochs=args.epochs,
-                seed=seed,
-                precision="32" if way == "plain" else "auto",
-            )
-            run = Path(folder) / str(seed)
-            result = train(spec, folder=run, device=args.device, quiet=True)
-            print(f"{way}, seed {seed}: kNN {result.knn:.2%}", file=sys.stderr, flush=True)
-            found.append({"knn": result.knn, "images_per_second": result.images_per_second})
-    return found
+        spec = RunSpec(
+            method=args.method,
+            data=args.data,
+            net=args.net,
+            epochs=args.epochs,
+            seed=seed,
+            precision="32" if way == "plain" else "auto",
+        )
+        result = train(spec, folder=Path(folder) / "run", device=args.device, quiet=True)
+    return {"knn": result.knn, "images_per_second": result.images_per_second}
 
 
-def in_own_process(way: str, args: argparse.Namespace) -> list[dict[str, float]]:
+def in_own_process(way: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
     """What `measure` found in a fresh process: only there can the compiler be left out."""
-    job = json.dumps([way, {k: v for k, v in vars(args).items() if k not in ("folder", "name")}])
+    values = {k: v for k, v in vars(args).items() if k not in ("folder", "name")}
+    job = json.dumps([way, seed, values])
     done = subprocess.run(
         [sys.executable, __file__, "--job", job],
         stdout=subprocess.PIPE,
@@ -76,7 +72,7 @@ def table(args: argparse.Namespace, found: dict[str, list[dict[str, float]]]) ->
     pairs = zip(found["fast"], found["plain"], strict=True)
     gaps = [100 * (fast["knn"] - plain["knn"]) for fast, plain in pairs]
     rows.append(["fast - plain", *(f"{gap:+.2f}" for gap in gaps), spread(gaps), "-"])
-    seeds = [f"seed {seed}, %" for seed in range(args.seeds)]
+    seeds = [f"seed {seed}, %" for seed in range(len(gaps))]
     return Table(
         title=f"kNN after {args.epochs} epochs of {args.method} on {args.data}, {args.device}",
         columns=["way", *seeds, "mean and its error", "images/s"],
@@ -111,18 +107,24 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
-        way, values = json.loads(args.job)
-        print(json.dumps(measure(way, argparse.Namespace(**values))))
+        way, seed, values = json.loads(args.job)
+        print(json.dumps(measure(way, seed, argparse.Namespace(**values))))
         return
     for name in ("epochs", "seeds"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}.")
-    found: dict[str, Any] = {way: in_own_process(way, args) for way in WAYS}
-    table(args, found).save(args.name or f"accuracy-{args.device}", args.folder)
+    found: dict[str, Any] = {way: [] for way in WAYS}
+    name = args.name or f"accuracy-{args.device}"
+    for seed in range(args.seeds):
+        for way in WAYS:
+            found[way].append(in_own_process(way, seed, args))
+            print(f"{way}, seed {seed}: kNN {found[way][-1]['knn']:.2%}", file=sys.stderr)
+        table(args, found).store(name, args.folder)
+    table(args, found).save(name, args.folder)
 
 
 if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        raise SystemExit("stopped; nothing was stored") from None
+        raise SystemExit("stopped; the seeds before are stored") from None

@@ -47,6 +47,8 @@ def network_epoch(spec: RunSpec, args: argparse.Namespace) -> float:
     optimizer = optimizer_for(method, spec)
     cuda = args.device == "cuda"
     if cuda:
+        for group in optimizer.param_groups:
+            group["capturable"] = True  # AdamW counts its steps on the device
         for part in method.children():
             part.compile()
     views = torch.rand(2 * args.batch, 3, args.side, args.side, device=args.device)

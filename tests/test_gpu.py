@@ -76,11 +76,11 @@ def test_cut_init_and_probes() -> None:
 
 
 def test_info_nce_by_kernels_agrees_with_float64_and_shows_what_is_not_finite() -> None:
-    for n, d, tau in ((1, 8, 0.5), (7, 5, 0.1), (600, 128, 0.1), (1500, 256, 0.5), (40, 512, 0.5)):
+    for n, d, tau in ((1, 8, 0.5), (7, 5, 0.1), (600, 128, 0.1), (1500, 256, 0.5)):
         z = torch.randn(2, n, d, device="cuda")
         losses, grads = [], []
         for dtype in (torch.float32, torch.float64):
-            z1, z2 = z.to(dtype).requires_grad_()
+            z1, z2 = z.clone().to(dtype).requires_grad_()
             loss = ns.losses.info_nce(z1, z2, temperature=tau)
             losses.append(loss.double())
             grads.append([g.double() for g in torch.autograd.grad(loss, (z1, z2))])
@@ -92,21 +92,23 @@ def test_info_nce_by_kernels_agrees_with_float64_and_shows_what_is_not_finite() 
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_resnet_by_kernels_agrees_with_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resnet_by_kernels_is_as_near_to_float64_as_torchs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net = backbone(name, side=32).cuda().to(memory_format=torch.channels_last)
     for layer in net.modules():
         if isinstance(layer, nn.BatchNorm2d):
             nn.init.uniform_(layer.weight, 0.5, 1.0)
     x, dh = torch.randn(16, 3, 32, 32, device="cuda"), torch.randn(16, net.width, device="cuda")
-    found = []
-    for kernels in (True, False):
-        if not kernels:
-            monkeypatch.setattr("normscope.nets.layers.has_kernels", lambda _: False)
-        again = copy.deepcopy(net)
-        with torch.autocast("cuda", torch.bfloat16):
-            h = again(x)
-        h.float().backward(dh)
-        found.append([h.float(), *(p.grad for p in again.parameters())])
-    for own, theirs in zip(*found, strict=True):
-        # bf16 has two to three digits, and each layer rounds anew
-        assert (own - theirs).norm() < 0.1 * theirs.norm()
+
+    def found(dtype: torch.dtype) -> list[torch.Tensor]:
+        again = copy.deepcopy(net).to(torch.promote_types(dtype, torch.float32))
+        with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            h = again(x.to(torch.promote_types(dtype, torch.float32)))
+        h.backward(dh.to(h.dtype))
+        return [t.detach().double() for t in (h, *(p.grad for p in again.parameters()))]
+
+    own = found(torch.bfloat16)
+    monkeypatch.setattr("normscope.nets.layers.has_kernels", lambda _: False)
+    for mine, torchs, exact in zip(own, found(torch.bfloat16), found(torch.float64), strict=True):
+        assert (mine - exact).norm() < 1.5 * (torchs - exact).norm() + 1e-3 * exact.norm()

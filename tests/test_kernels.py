@@ -103,7 +103,8 @@ def test_fused_resnet_and_its_gradients_are_torchs() -> None:
             nn.init.normal_(layer.bias, std=0.1)
     plain = copy.deepcopy(net).double()
     x, dh = images(6, 3, 8, 8), torch.randn(6, net.width)
-    layers.fused_features(net, x).backward(dh)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        layers.fused_features(net, x).backward(dh)
     plain(x.double()).backward(dh.double())
     for (name, own), theirs in zip(net.named_parameters(), plain.parameters(), strict=True):
         assert relative(own.grad, theirs.grad) < 1e-4, name

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from normscope.losses.partition import check_once
 
-WIDEST = 512  # columns of an embedding: a block of gradients must stay in registers
+WIDEST = 256  # columns of an embedding: a block of gradients must stay in registers
 
 
 class FusedInfoNCE(torch.autograd.Function):
@@ -28,11 +28,11 @@ class FusedInfoNCE(torch.autograd.Function):
         """The mean over all 2n views."""
         z1, z2 = z1.contiguous(), z2.contiguous()
         n, d = z1.shape
-        block = _Block(n, d, z1.device)
+        tiles = _Tiles(n, d, z1.device, backward=False)
         u = torch.empty(2 * n, d, device=z1.device)
         norm, loss, rise, push = torch.empty(4, 2 * n, device=z1.device)
-        _directions[block.grid](z1, z2, u, norm, n, d, block.d, block.rows)
-        _losses[block.grid](u, loss, rise, push, n, d, temperature, *block.sizes, **block.options)
+        _directions[tiles.grid](z1, z2, u, norm, n, d, tiles.d, tiles.rows)
+        _losses[tiles.grid](u, loss, rise, push, n, d, temperature, *tiles.sizes, **tiles.options)
         ctx.save_for_backward(u, norm, rise, push)
         ctx.temperature, ctx.dtype = temperature, z1.dtype
         return loss.mean()
@@ -43,30 +43,34 @@ class FusedInfoNCE(torch.autograd.Function):
         check_once()
         u, norm, rise, push = ctx.saved_tensors
         n, d = len(u) // 2, u.shape[1]
-        block = _Block(n, d, u.device)
+        tiles = _Tiles(n, d, u.device, backward=True)
         dz = torch.empty(2 * n, d, device=u.device, dtype=ctx.dtype)
-        _gradients[block.grid](
+        _gradients[tiles.grid](
             *(u, norm, rise, push, grad, dz, n, d, ctx.temperature),
-            *block.sizes,
-            **block.options,
+            *tiles.sizes,
+            **tiles.options,
         )
         return dz[:n], dz[n:], None
 
 
-class _Block:
-    """How many rows a program has, and how many it meets at a time; measured on an H200."""
+class _Tiles:
+    """Programs of a kernel: how many rows each has, how many it meets at a time; by an H200."""
 
-    def __init__(self, n: int, d: int, device: torch.device) -> None:
+    def __init__(self, n: int, d: int, device: torch.device, *, backward: bool) -> None:
         self.d = max(16, triton.next_power_of_2(d))
-        few = n <= 1024  # then more programs, so that every processor has one
-        self.rows = 16 if few or self.d > 256 else 32
-        columns = 128 if few else 64
+        wide, few = self.d > 128, n <= 1024  # of few rows, more programs: each processor has one
+        if few:
+            rows, columns, warps = 16, 64 if wide and backward else 128, 8
+        elif wide:  # what the gradients gather must stay in registers
+            rows, columns, warps = (16, 32, 4) if backward else (64, 32, 4)
+        else:
+            rows, columns, warps = 32, 64, 4
         room = _shared_memory(device) // 4 // self.d  # rows of float32
-        while columns > 16 and 2 * (columns + self.rows) > room:
+        while columns > 16 and 2 * (columns + rows) > room:
             columns //= 2
-        self.sizes = (self.d, self.rows, columns)
-        self.options = {"num_warps": 8 if few else 4, "num_stages": 2}
-        self.grid = (triton.cdiv(2 * n, self.rows),)
+        self.rows, self.sizes = rows, (self.d, rows, columns)
+        self.options = {"num_warps": warps, "num_stages": 2}
+        self.grid = (triton.cdiv(2 * n, rows),)
 
 
 def _shared_memory(device: torch.device) -> int:
