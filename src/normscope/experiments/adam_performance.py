@@ -28,6 +28,7 @@ from normscope.experiments.cells import (
     train_cells,
 )
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 
 TITLE = "Tables adam_performance, adam_embedding_norms: interventions under Adam"
 KIND = "training"
@@ -52,7 +53,7 @@ PRINTED_NORMS = {"SimCLR, default": 81.0, "SimCLR, cut 3": 2.1, "SimCLR, GradSca
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
     alike = {"optimizer": "adam", "warmup_epochs": 10.0}
-    alike |= {"epochs": 100} if scale == "paper" else {}
+    alike |= epochs_at(scale, small=30, paper=100)
     cells = [
         Cell(c.row, c.column, {**c.values, **alike, "lr": _lr(c)}, c.paper)
         for c in intervention_cells(columns_at(scale, COLUMNS), PRINTED)

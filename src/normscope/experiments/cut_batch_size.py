@@ -19,6 +19,7 @@ from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 
 TITLE = "Table cut_batch_size: SimSiam's cut over batch sizes"
 KIND = "training"
@@ -43,9 +44,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     for row, (_, printed) in PRINTED.items():
         for batch, paper in zip(BATCHES[scale], printed, strict=True):
             values = {"method": "simsiam", "data": data, "batch": batch}
-            values["cut"] = 1.0 if row == "default" else 9.0
-            if scale == "paper":
-                values["epochs"] = 500
+            values |= {"cut": 1.0 if row == "default" else 9.0} | epochs_at(scale, paper=500)
             shown = None if scale == "smoke" else paper
             cells.append(Cell(row, f"batch {batch}", values, shown))
     return train_cells("cut_batch_size", scale, seed, seeds, cells, kept=_early)

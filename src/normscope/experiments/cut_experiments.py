@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import plot_courses
 from normscope.experiments.cells import NAMES, Cell, cells_of, train_cells
 from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 
 TITLE = "Fig. cut_experiments: the cut, norms and kNN over epochs"
 KIND = "training"
@@ -42,7 +43,8 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         Cell(
             f"c = {c:.2g}",
             NAMES[method],
-            {"method": method, "data": data, "cut": c, "weight_decay": DECAY},
+            {"method": method, "data": data, "cut": c, "weight_decay": DECAY}
+            | epochs_at(scale, small=30, paper=512),
         )
         for method in METHODS
         for c in CUTS[scale]

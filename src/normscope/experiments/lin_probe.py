@@ -4,13 +4,11 @@ A linear classifier on the frozen backbone's features, fitted on the training im
 
     normscope reproduce lin_probe --scale small
 
-Paper: ResNet-50, 500 epochs, CIFAR-100 and Tiny ImageNet. At small scale ResNet-18 and 50 epochs
+Paper: ResNet-50, 500 epochs, CIFAR-100 and Tiny ImageNet. At small scale ResNet-18 and 30 epochs
 on CIFAR-100, the runs of Table accuracies.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -24,7 +22,7 @@ from normscope.experiments.cells import (
     train_cells,
 )
 from normscope.experiments.results import Claim, Results, Scale
-from normscope.experiments.runs import judged
+from normscope.experiments.runs import epochs_at, judged
 
 TITLE = "Table lin_probe: linear probes"
 KIND = "training"
@@ -43,7 +41,7 @@ PRINTED = {
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell and probe it."""
-    epochs: dict[str, Any] = {"epochs": 500} if scale == "paper" else {}
+    epochs = epochs_at(scale, paper=500)
     cells = intervention_cells(columns_at(scale, CIFAR), PRINTED, **epochs)
     if scale == "smoke":  # probes take longer than digits take to train
         cells = [cell for cell in cells if cell.values["method"] == "simclr"]

@@ -20,14 +20,24 @@ from normscope.experiments.results import Scale
 # What each scale trains with; `paper` is Appendix "Experimental Setup".
 _SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {},  # as digits are trained unless told: a small network, 60 epochs
-    "small": {"net": "resnet18", "epochs": 50},
+    "small": {"net": "resnet18", "epochs": 30},
     "paper": {"net": "resnet50", "epochs": 512},
 }
+_LONGER = {"cifar10": 50}  # epochs at small scale, where most experiments share their runs
 
 
 def spec_at(scale: Scale, **values: Any) -> RunSpec:
     """The spec of a run at a scale: its network and epochs unless `values` say otherwise."""
-    return RunSpec(**{**_SETTINGS[scale], **values})
+    settings = dict(_SETTINGS[scale])
+    if scale == "small":
+        settings["epochs"] = _LONGER.get(values.get("data", ""), settings["epochs"])
+    return RunSpec(**{**settings, **values})
+
+
+def epochs_at(scale: Scale, *, paper: int, small: int | None = None) -> dict[str, Any]:
+    """The epochs of a spec where an experiment has its own; nothing where it has not."""
+    own = {"paper": paper, "small": small}.get(scale)
+    return {} if own is None else {"epochs": own}
 
 
 def datasets_at(scale: Scale, *names: str) -> tuple[str, ...]:

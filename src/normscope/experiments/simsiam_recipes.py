@@ -9,7 +9,7 @@ the weights divided by 9 beside kNN without.
     normscope reproduce simsiam_recipes --scale small
 
 Not in the paper, whose claim is that the cut helps (Tables accuracies, wd_cut). ResNet-18 on
-CIFAR-10, 32 epochs at small scale.
+CIFAR-10, 50 epochs at small scale.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import plot_courses
 from normscope.experiments.cells import Cell, Recipe, cells_of, per_cent, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 from normscope.methods import METHODS
 
 TITLE = "Which ingredient decides on SimSiam's cut (not in the paper)"
@@ -59,7 +60,7 @@ def ingredients(scale: Scale) -> dict[str, dict[str, Any]]:
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every recipe, with and without the cut."""
     data = "digits" if scale == "smoke" else "cifar10"
-    epochs = {"smoke": {}, "small": {"epochs": 32}, "paper": {"epochs": 100}}[scale]
+    epochs = epochs_at(scale, paper=100)
     cells = []
     for name, values in ingredients(scale).items():
         recipe: Recipe = values.get("recipe", "text")

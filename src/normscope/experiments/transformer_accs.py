@@ -5,7 +5,7 @@ paper says that a cut does not help it.
 
     normscope reproduce transformer_accs --scale small
 
-Paper: ImageNet-100, 100 epochs. At small scale CIFAR-100 and 50 epochs; MoCo v2 has a ResNet-18,
+Paper: ImageNet-100, 100 epochs. At small scale CIFAR-100 and 30 epochs; MoCo v2 has a ResNet-18,
 the others a ViT-Tiny.
 """
 
@@ -20,6 +20,7 @@ from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import NAMES, Cell, Record, gains, train_cells
 from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 
 TITLE = "Table transformer_accs: MoCo and DINO"
 KIND = "training"
@@ -52,7 +53,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     for method in METHODS:
         for cut, (paper, _) in zip(CUTS, PRINTED[method], strict=True):
             values = {"method": method, "data": data, "cut": cut}
-            values |= NETS[scale].get(method, {}) | ({"epochs": 100} if scale == "paper" else {})
+            values |= NETS[scale].get(method, {}) | epochs_at(scale, paper=100)
             shown = None if scale == "smoke" else paper
             cells.append(Cell(_row(method, cut), COLUMNS[scale], values, shown))
     return train_cells("transformer_accs", scale, seed, seeds, cells, kept=_top5)

@@ -6,7 +6,7 @@ decays, not over seeds, and by that measure the paper's own c = 4 is inconclusiv
 
     normscope reproduce wd_cut --scale small
 
-Paper: ResNet-50, 100 epochs, SimSiam on ImageNet-100. At small scale ResNet-18 and 50 epochs, and
+Paper: ResNet-50, 100 epochs, SimSiam on ImageNet-100. At small scale ResNet-18 and 30 epochs, and
 SimCLR's half alone; at paper scale both.
 """
 
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from normscope.experiments.cells import NAMES, Cell, cells_of, per_cent, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 from normscope.report.figures import HEAT, new_figure
 
 TITLE = "Table wd_cut: cut against weight decay"
@@ -53,8 +54,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
             for decay, paper in zip(DECAYS[method], printed, strict=True):
                 values = {"method": method, "cut": float(c), "weight_decay": decay}
                 values["data"] = "digits" if scale == "smoke" else DATA[method]
-                if scale == "paper":
-                    values["epochs"] = 100
+                values |= epochs_at(scale, paper=100)
                 row = f"{NAMES[method]}, cut {c}"
                 shown = None if scale == "smoke" else paper  # digits are not the paper's
                 cells.append(Cell(row, f"decay {decay:g}", values, shown))

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import plot_courses
 from normscope.experiments.cells import NAMES, Cell, cells_of, log_ratio, train_cells
 from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 
 TITLE = "Fig. weight_decay_ablation: weight decay, norms and kNN"
 KIND = "training"
@@ -35,7 +36,7 @@ COLLAPSED = 0.5  # of the kNN without decay: what is below it counts as collapse
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
     data = "digits" if scale == "smoke" else "cifar10"
-    epochs = {"epochs": 256} if scale == "paper" else {}
+    epochs = epochs_at(scale, small=30, paper=256)
     return train_cells("weight_decay_ablation", scale, seed, seeds, decay_cells(data, **epochs))
 
 

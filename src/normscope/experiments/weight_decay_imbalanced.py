@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from normscope.engine import RunResult
 from normscope.experiments.cells import Record, cells_of, gains, train_cells
 from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.runs import epochs_at
 from normscope.experiments.weight_decay_ablation import HIGH, NONE, ROWS, STANDARD, decay_cells
 from normscope.report.figures import BLUE, GREEN, PINK, new_figure
 
@@ -32,7 +33,7 @@ BALANCED = "SimCLR, balanced"
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell, and SimCLR's on balanced data, which weight_decay_ablation has too."""
     whole = "digits" if scale == "smoke" else "cifar10"
-    epochs = {"epochs": 256} if scale == "paper" else {}
+    epochs = epochs_at(scale, small=30, paper=256)
     balanced = [
         dataclasses.replace(cell, column=BALANCED)
         for cell in decay_cells(whole, **epochs)
