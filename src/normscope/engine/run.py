@@ -64,10 +64,10 @@ def train(
     """
     _check_arguments(device, workers, checkpoint_seconds)
     check_loggers(loggers)
-    images = data.load(spec.data, data_root)
     run = RunFolder(Path(folder) if folder is not None else Path("runs") / spec.name)
     if resume and run.result_file.exists() and run.spec().hash == spec.hash:
         return RunResult.load(run.path)
+    images = data.load(spec.data, data_root)
     fabric = _fabric(device, spec.precision)
     fabric.launch()
     with ExitStack() as stack:
