@@ -130,9 +130,7 @@ def _forward_sums(
     some = tl.load(x_at + channel).to(tl.float32)[None, :]
     first = tl.zeros((ROWS, CHANNELS), tl.float32)
     second = tl.zeros((ROWS, CHANNELS), tl.float32)
-    last = (rows - 1) // ROWS * ROWS
-    for back in range(part * ROWS, rows, parts * ROWS):
-        start = last - back  # what was written last is still in the cache
+    for start in range(part * ROWS, rows, parts * ROWS):
         inside = (start + tl.arange(0, ROWS) < rows)[:, None]
         x = tl.load(x_at + tl.cast(start, tl.int64) * c + within, mask=inside, other=0.0)
         d = tl.where(inside, x.to(tl.float32) - some, 0.0)
@@ -234,9 +232,7 @@ def _backward_sums(
     shift = tl.load(statistics_at + 3 * c + channel)[None, :]
     first = tl.zeros((ROWS, CHANNELS), tl.float32)
     second = tl.zeros((ROWS, CHANNELS), tl.float32)
-    last = (rows - 1) // ROWS * ROWS
-    for back in range(part * ROWS, rows, parts * ROWS):
-        start = last - back  # what was written last is still in the cache
+    for start in range(part * ROWS, rows, parts * ROWS):
         inside = (start + tl.arange(0, ROWS) < rows)[:, None]
         at = tl.cast(start, tl.int64) * c + within
         g = tl.load(dy_at + at, mask=inside, other=0.0).to(tl.float32)
