@@ -18,6 +18,7 @@ from torch import Tensor
 from normscope.losses.partition import check_once
 
 WIDEST = 256  # columns of an embedding: a block of gradients must stay in registers
+_FEW = 1024  # pairs: up to here a program has few rows, so that every processor has a program
 
 
 class FusedInfoNCE(torch.autograd.Function):
@@ -54,12 +55,12 @@ class FusedInfoNCE(torch.autograd.Function):
 
 
 class _Tiles:
-    """Programs of a kernel: how many rows each has, how many it meets at a time; by an H200."""
+    """How many rows a program has, and how many it meets at a time; measured on an H200."""
 
     def __init__(self, n: int, d: int, device: torch.device, *, backward: bool) -> None:
         self.d = max(16, triton.next_power_of_2(d))
-        wide, few = self.d > 128, n <= 1024  # of few rows, more programs: each processor has one
-        if few:
+        wide = self.d > 128
+        if n <= _FEW:
             rows, columns, warps = 16, 64 if wide and backward else 128, 8
         elif wide:  # what the gradients gather must stay in registers
             rows, columns, warps = (16, 32, 4) if backward else (64, 32, 4)
