@@ -1,9 +1,12 @@
 """The README's code, the example and the benchmark run as a reader would run them."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +183,22 @@ def test_accuracy_sets_the_fast_way_beside_the_plain_one_by_seed(tmp_path: Path)
     knns = {way: [run["knn"] for run in runs] for way, runs in found.items()}
     assert knns["fast"] == knns["plain"]  # on a CPU there is one way
     assert len(set(knns["fast"])) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of process groups")
+def test_accuracy_keeps_the_seeds_before_it_was_stopped(tmp_path: Path) -> None:
+    command = (ROOT / "benchmarks/accuracy.py", "--epochs", 1, "--seeds", 99, "--folder", tmp_path)
+    stored = tmp_path / "results/accuracy-cpu.json"
+    words = [sys.executable, *map(str, command)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, process_group=0) as started:
+        deadline = time.monotonic() + 120
+        while not stored.exists() and started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(started.pid, signal.SIGINT)
+        _, errors = started.communicate(timeout=60)
+    assert errors.splitlines()[-1] == "stopped; the seeds before are stored"
+    found = json.loads(stored.read_text())["measured"]
+    assert 1 <= len(found["fast"]) == len(found["plain"]) < 99
 
 
 def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -107,6 +108,17 @@ def test_a_finished_run_is_returned_and_not_trained_again(undisturbed: Path) -> 
     result = train(SPEC, folder=undisturbed, resume=True, device="cpu", quiet=True)
     assert result.steps == 6 * 10
     assert (undisturbed / "checkpoint.pt").stat().st_mtime_ns == before
+
+
+def test_a_finished_run_is_found_though_its_data_is_gone(tmp_path: Path) -> None:
+    path, folder = tmp_path / "few.npz", tmp_path / "run"
+    images, labels = np.zeros((8, 3, 8, 8), np.uint8), np.arange(8) % 2
+    arrays = {"train_images": images, "train_labels": labels}
+    np.savez(path, **arrays, test_images=images, test_labels=labels)
+    spec = RunSpec(data=f"npz:{path}", net="resnet10_narrow", batch=4, epochs=1, knn_k=1)
+    trained = train(spec, folder=folder, device="cpu", quiet=True)
+    path.unlink()
+    assert train(spec, folder=folder, resume=True, device="cpu", quiet=True) == trained
 
 
 def test_a_begun_run_is_not_overwritten_without_resume(undisturbed: Path) -> None:

@@ -47,6 +47,29 @@ def test_every_figure_and_table_of_the_paper_has_an_experiment() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "others"),
+    [
+        ("accuracies", "CIFAR-10", {"CIFAR-100"}),
+        ("imbalanced_experiments", "CIFAR-10 unb.", {"CIFAR-100 unb.", "Flowers unb."}),
+    ],
+)
+def test_small_scale_has_every_column_and_the_codes_reading_of_the_first(
+    name, first, others, monkeypatch
+) -> None:
+    experiment = load(name)
+    cells: list[Cell] = []
+    monkeypatch.setattr(experiment, "train_cells", lambda *args: cells.extend(args[-1]))
+    experiment.run("small", 0, 3)
+    assert {c.column for c in cells if c.recipe == "text"} == {first, *others}
+    assert {c.column for c in cells if c.recipe == "as_coded"} == {first}
+    specs = [runs.spec_at("small", **c.values) for c in cells]
+    assert len({s.hash for s in specs}) == len(cells)
+    assert all(s.data.endswith("as-coded") for s in specs if s.recipe == "as_coded") == (
+        name == "imbalanced_experiments"
+    )
+
+
 def test_a_gain_is_judged_by_the_papers_sign() -> None:
     results = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.52, 0.62]))
     (claim,) = gains(results, "cut", "default")

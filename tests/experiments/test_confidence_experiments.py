@@ -10,7 +10,7 @@ import pytest
 from normscope.engine import RunFolder, RunSpec
 from normscope.experiments import cifar_norms, in_out_violin, norm_as_confidence, runs
 from normscope.experiments.results import Claim, Results
-from normscope.experiments.runs import datasets_at, judged, noted, spec_at
+from normscope.experiments.runs import datasets_at, epochs_at, judged, noted, spec_at
 
 SPREAD = (-0.01, 0.0, 0.01)  # what three seeds differ by
 
@@ -115,6 +115,9 @@ def test_scales_differ_in_data_net_and_epochs() -> None:
     small, paper = (spec_at(s, method="simclr", data="cifar10", seed=4) for s in ("small", "paper"))
     assert (small.net, small.epochs, small.seed) == ("resnet18", 50, 4)
     assert (paper.net, paper.epochs) == ("resnet50", 512)
+    assert spec_at("small", data="cifar100").epochs == 30
+    assert spec_at("small", data="cifar10", **epochs_at("small", small=7, paper=9)).epochs == 7
+    assert (epochs_at("paper", paper=9), epochs_at("small", paper=9)) == ({"epochs": 9}, {})
 
 
 def test_a_run_is_trained_and_judged_once_until_what_it_depends_on_changes(
