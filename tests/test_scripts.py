@@ -190,7 +190,9 @@ def test_accuracy_keeps_the_seeds_before_it_was_stopped(tmp_path: Path) -> None:
     command = (ROOT / "benchmarks/accuracy.py", "--epochs", 1, "--seeds", 99, "--folder", tmp_path)
     stored = tmp_path / "results/accuracy-cpu.json"
     words = [sys.executable, *map(str, command)]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, process_group=0) as started:
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as started:
         deadline = time.monotonic() + 120
         while not stored.exists() and started.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
