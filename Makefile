@@ -28,7 +28,7 @@ demo: $(STAMP)  ## train on handwritten digits, simulate, and write demo/report.
 	$(BIN)/normscope demo
 
 test: lint types  ## lint, types, then every test and doctest
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)  ## ruff: style and formatting
 	$(BIN)/ruff check .
