@@ -1,15 +1,16 @@
 """Tables of training runs: what a claim on two cells says, and when a sweep stops."""
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from normscope.engine import RunSpec
+from normscope.engine import RunSpec, train
 from normscope.engine.compose import build
-from normscope.experiments import EXPERIMENTS, cut_paths, load, runs
-from normscope.experiments.cell_views import cells_markdown
+from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
+from normscope.experiments.cell_views import cells_markdown, plot_courses
 from normscope.experiments.cells import Cell, course, gains, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Results
 from normscope.experiments.runs import OutOfTime, trained, within
@@ -90,6 +91,32 @@ def test_table_sets_the_papers_cell_beside_ours() -> None:
     text = cells_markdown(results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1])))
     assert "| default | 55.0 ± 63.5 (paper: 40) |" in text
     assert "| cut | 10.0 ± 0.0 |" in text
+
+
+def test_more_panels_than_fit_begin_a_new_line() -> None:
+    run = {"epochs": [1, 2, 4], "norms": [1.0, None, 2.0], "knns": [0.1, 0.2, 0.3]}
+    cells = [
+        {"row": row, "column": f"way {k}", "recipe": "text", "runs": [run]}
+        for row in ("default", "cut 9")
+        for k in range(5)
+    ]
+    figure = plot_courses(Results("cut_experiments", "smoke", 1, 0, {"cells": cells}))
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == [
+        f"way {k}" for k in range(5)
+    ]
+    assert len(figure.axes) == 10
+    assert all(len(ax.lines) == 2 for ax in figure.axes)
+
+
+def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:
+    spec = RunSpec(data="digits", net="resnet10_narrow", epochs=1, log_every=8)
+    result = train(spec, folder=tmp_path / "run", quiet=True)
+    rates = opposite_halves_effect._rates(result)
+    assert set(rates) == {"epoch_1", "epoch_16"}
+    steps = [json.dumps(r | {"epoch": 2}) for r in result.metrics("step")]
+    (tmp_path / "run/metrics.jsonl").write_text("\n".join(steps))
+    with pytest.raises(ValueError, match="at most an epoch's steps, got 8"):
+        opposite_halves_effect._rates(result)
 
 
 def test_cells_are_trained_with_each_seed_and_share_their_runs(tmp_path, monkeypatch) -> None:

@@ -14,6 +14,7 @@ from normscope.experiments.results import Results, mean_interval
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
 
 _COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY)
+_ACROSS = 4  # panels, before a new line
 
 
 def plot_cells(results: Results) -> Figure:
@@ -64,23 +65,29 @@ def plot_courses(results: Results) -> Figure:
     cells = cells_of(results)
     columns = list(dict.fromkeys(column for _, column, _ in cells))
     rows = list(dict.fromkeys(row for row, _, _ in cells))
-    figure = new_figure(1 + 3.3 * len(columns), 5.6)
-    axes = figure.subplots(2, len(columns), sharex="col", squeeze=False)
-    for ax, column in zip(axes.T, columns, strict=True):
+    across, lines = min(len(columns), _ACROSS), math.ceil(len(columns) / _ACROSS)
+    figure = new_figure(1 + 3.3 * across, 0.6 + 5 * lines)
+    grid = figure.subplots(2 * lines, across, sharex=True, sharey="row", squeeze=False)
+    norms, knns = grid[::2].flatten(), grid[1::2].flatten()
+    for above, below, column in zip(norms, knns, columns, strict=False):
         for row, color in zip(rows, _COLORS, strict=False):
             cell = cells.get((row, column, "text"))
             for run in [] if cell is None else cell["runs"]:
                 shown = {"color": color, "marker": "o", "markersize": 3, "linewidth": 1.2}
-                norms = [math.nan if x is None else x for x in run["norms"]]
-                ax[0].plot(run["epochs"], norms, **shown, label=row)
-                ax[1].plot(run["epochs"], [100 * x for x in run["knns"]], **shown)
-        ax[0].set_title(column)
-        ax[0].set_yscale("log")
-        ax[1].set_xscale("log", base=2)
-        ax[1].set_xlabel("epoch")
-    axes[0, 0].set_ylabel("embedding norm")
-    axes[1, 0].set_ylabel("kNN, %")
-    _legend(figure, list(axes[0]))
+                values = [math.nan if x is None else x for x in run["norms"]]
+                above.plot(run["epochs"], values, **shown, label=row)
+                below.plot(run["epochs"], [100 * x for x in run["knns"]], **shown)
+        above.set_title(column)
+        above.set_yscale("log")
+        below.set_xscale("log", base=2)
+        below.set_xlabel("epoch")
+        below.tick_params(labelbottom=True)
+    for ax in (*norms[len(columns) :], *knns[len(columns) :]):
+        ax.remove()
+    for above, below in zip(norms[::across], knns[::across], strict=True):
+        above.set_ylabel("embedding norm")
+        below.set_ylabel("kNN, %")
+    _legend(figure, list(norms[: len(columns)]))
     return figure
 
 

@@ -15,6 +15,7 @@ import statistics
 
 from matplotlib.figure import Figure
 
+from normscope._checks import invalid
 from normscope.engine import RunResult
 from normscope.experiments.cells import NAMES, Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.results import Claim, Results, Scale
@@ -64,6 +65,9 @@ def _rates(result: RunResult) -> Record:
     rates = {}
     for epoch in EPOCHS:
         seen = [r["opposite_halves"] for r in records if r["epoch"] == min(epoch, last)]
+        if not seen:
+            advice = f"Epoch {epoch} of {result.spec.name} has no log point."
+            raise invalid("log_every", "at most an epoch's steps", result.spec.log_every, advice)
         rates[f"epoch_{epoch}"] = statistics.fmean(seen[-_POINTS:])
     return rates
 
