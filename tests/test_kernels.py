@@ -166,14 +166,15 @@ def test_patches_times_weights_are_a_convolution() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")  # one pair has no negatives: log 0
-@pytest.mark.parametrize("chunk", [128, 2048])  # one and several
+@pytest.mark.parametrize(("chunk", "shares"), [(128, 1), (2048, 16)])  # several tiles, or one
 @pytest.mark.parametrize(
     ("n", "d", "tau"), [(1, 5, 0.5), (2, 3, 0.5), (9, 20, 0.1), (70, 130, 0.03), (3, 600, 0.5)]
 )
 def test_fused_info_nce_and_its_gradient_are_the_tiled_ones(
-    n: int, d: int, tau: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+    n: int, d: int, tau: float, chunk: int, shares: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("normscope.losses.fused._CHUNK", chunk)
+    monkeypatch.setattr("normscope.losses.fused._SHARES", shares)
     torch.manual_seed(n)
     z = torch.randn(2, n, d) * torch.tensor([1e-8, 1e12])[torch.randint(2, (2, n, 1))]
     z1, z2 = (part.clone().requires_grad_() for part in z)
