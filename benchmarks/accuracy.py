@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -48,18 +48,34 @@ def measure(way: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
     return {"knn": result.knn, "images_per_second": result.images_per_second}
 
 
-def in_own_process(way: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
-    """What `measure` found in a fresh process: only there can the compiler be left out."""
+def work(way: str, args: argparse.Namespace) -> None:
+    """Train each seed that is asked for, until no more are."""
+    with suppress(KeyboardInterrupt):  # the one who asks tells
+        for seed in sys.stdin:
+            print(json.dumps(measure(way, int(seed), args)), flush=True)
+
+
+def worker(way: str, args: argparse.Namespace) -> subprocess.Popen[str]:
+    """A process for all seeds of a way: only in its own can the compiler be left out."""
     values = {k: v for k, v in vars(args).items() if k not in ("folder", "name")}
-    job = json.dumps([way, seed, values])
-    done = subprocess.run(
-        [sys.executable, __file__, "--job", job],
+    return subprocess.Popen(
+        [sys.executable, __file__, "--job", json.dumps([way, values])],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
         env=os.environ | {"TORCHDYNAMO_DISABLE": str(int(way == "plain"))},
     )
-    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ask(process: subprocess.Popen[str], seed: int) -> dict[str, float]:
+    """What it finds with this seed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(seed, file=process.stdin, flush=True)
+    for line in process.stdout:
+        if line.startswith("{"):
+            return json.loads(line)
+    raise SystemExit(f"a process ended with {process.wait()}; the seeds before are stored")
 
 
 def table(args: argparse.Namespace, found: dict[str, list[dict[str, float]]]) -> Table:
@@ -77,7 +93,7 @@ def table(args: argparse.Namespace, found: dict[str, list[dict[str, float]]]) ->
         title=f"kNN after {args.epochs} epochs of {args.method} on {args.data}, {args.device}",
         columns=["way", *seeds, "mean and its error", "images/s"],
         rows=rows,
-        notes=["Images a second count the compiling, too."],
+        notes=["Images a second count a way's compiling, too."],
         measured={**found},
         versions=installed("torch", "lightning-fabric"),
     )
@@ -107,19 +123,23 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
-        way, seed, values = json.loads(args.job)
-        print(json.dumps(measure(way, seed, argparse.Namespace(**values))))
+        way, values = json.loads(args.job)
+        work(way, argparse.Namespace(**values))
         return
     for name in ("epochs", "seeds"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}.")
     found: dict[str, Any] = {way: [] for way in WAYS}
     name = args.name or f"accuracy-{args.device}"
-    for seed in range(args.seeds):
-        for way in WAYS:
-            found[way].append(in_own_process(way, seed, args))
-            print(f"{way}, seed {seed}: kNN {found[way][-1]['knn']:.2%}", file=sys.stderr)
-        table(args, found).store(name, args.folder)
+    with ExitStack() as stack:
+        workers = {way: stack.enter_context(worker(way, args)) for way in WAYS}
+        for process in workers.values():
+            stack.callback(process.kill)  # it is idle, or nobody wants what it does
+        for seed in range(args.seeds):
+            for way, process in workers.items():
+                found[way].append(ask(process, seed))
+                print(f"{way}, seed {seed}: kNN {found[way][-1]['knn']:.2%}", file=sys.stderr)
+            table(args, found).store(name, args.folder)
     table(args, found).save(name, args.folder)
 
 
