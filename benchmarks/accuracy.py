@@ -56,7 +56,10 @@ def work(way: str, args: argparse.Namespace) -> None:
 
 
 def worker(way: str, args: argparse.Namespace) -> subprocess.Popen[str]:
-    """A process for all seeds of a way: only in its own can the compiler be left out."""
+    """A process for all seeds of a way: only in its own can the compiler be left out.
+
+    While the other way trains it is idle, and keeps its memory.
+    """
     values = {k: v for k, v in vars(args).items() if k not in ("folder", "name")}
     return subprocess.Popen(
         [sys.executable, __file__, "--job", json.dumps([way, values])],
@@ -71,7 +74,8 @@ def ask(process: subprocess.Popen[str], seed: int) -> dict[str, float]:
     """What it finds with this seed."""
     assert process.stdin is not None
     assert process.stdout is not None
-    print(seed, file=process.stdin, flush=True)
+    with suppress(BrokenPipeError):  # it has ended: nothing follows
+        os.write(process.stdin.fileno(), f"{seed}\n".encode())
     for line in process.stdout:
         if line.startswith("{"):
             return json.loads(line)

@@ -35,6 +35,7 @@ KINDS = {
     "dgrad": "convolutions",
     "wgrad": "convolutions",
     "cutlass__5x_cudnn": "convolutions",
+    "convolve": "convolutions",
     "_forward_sums": "batch norms",
     "_backward_sums": "batch norms",
     "_finish_": "batch norms",

@@ -161,13 +161,16 @@ def test_breakdown_knows_kernels_by_name_and_counts_what_they_must_do() -> None:
 import breakdown
 for name in ("sm90_xmma_wgrad_indexed", "_backward_apply", "multi_tensor_apply_kernel", "x"):
     print(breakdown.kind_of(name))
+for name in ("_forward_sums", "_sums", "_forces"):
+    print(breakdown.kind_of(name))
 flops, moved = breakdown.counted("resnet18", 1)
 print(flops / 2 / 3 / 1e9, moved)
 """
     done = run("-c", code, cwd=ROOT / "benchmarks")
     assert done.returncode == 0, done.stderr
     *kinds, last = done.stdout.splitlines()
-    assert kinds == ["convolutions", "batch norms", "optimizer", "other"]
+    assert kinds[:4] == ["convolutions", "batch norms", "optimizer", "other"]
+    assert kinds[4:] == ["batch norms", "loss", "loss"]
     gflops, moved = map(float, last.split())
     assert gflops == pytest.approx(1.11, rel=0.01)  # .56 billion multiply-adds an image
     numbers = (64 * 1024, 128 * 256, 256 * 64, 512 * 16)  # of an image at each stage

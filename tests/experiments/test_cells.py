@@ -105,6 +105,7 @@ def test_more_panels_than_fit_begin_a_new_line() -> None:
         f"way {k}" for k in range(5)
     ]
     assert len(figure.axes) == 10
+    assert figure.axes[0].get_gridspec().get_geometry() == (4, 4)
     assert all(len(ax.lines) == 2 for ax in figure.axes)
 
 

@@ -66,7 +66,7 @@ def _rates(result: RunResult) -> Record:
     for epoch in EPOCHS:
         seen = [r["opposite_halves"] for r in records if r["epoch"] == min(epoch, last)]
         if not seen:
-            advice = f"Epoch {epoch} of {result.spec.name} has no log point."
+            advice = f"Lower it: epoch {epoch} of {result.spec.name} has no log point."
             raise invalid("log_every", "at most an epoch's steps", result.spec.log_every, advice)
         rates[f"epoch_{epoch}"] = statistics.fmean(seen[-_POINTS:])
     return rates

@@ -41,8 +41,9 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
 
     Returns:
         A scalar, in float32 or wider, that can be differentiated once. Half-precision embeddings
-        are worked on in float32. A row of zeros counts as orthogonal to all others and gets no
-        gradient.
+        are worked on in float32; on a GPU the gradient's last product is as precise as
+        `torch.set_float32_matmul_precision` asks. A row of zeros counts as orthogonal to all
+        others and gets no gradient.
 
     Paper: Equation 1, with the two directions averaged.
 
@@ -54,10 +55,11 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
     tau = check_temperature(temperature)
     gather = gather and world_size() > 1
     if has_kernels(z1) and not gather and z1.dtype != torch.float64 and fits_float32(tau):
-        from normscope.losses.fused import FusedInfoNCE
+        from normscope.losses.fused import WIDEST, FusedInfoNCE
 
-        with on_device_of(z1):
-            return FusedInfoNCE.apply(z1, z2, tau)  # pyright: ignore[reportReturnType]
+        if z1.shape[1] <= WIDEST:
+            with on_device_of(z1):
+                return FusedInfoNCE.apply(z1, z2, tau)  # pyright: ignore[reportReturnType]
     u, _ = unit(torch.cat([z1, z2]))  # 2n d
     log_s = log_partition(u, temperature=tau, paired=True, gather=gather)  # 2n
     u1, u2 = u.chunk(2)
