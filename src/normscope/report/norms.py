@@ -42,7 +42,7 @@ def violins(axes: Axes, splits: Stored) -> None:
         label = axes.annotate(f"{mean:.2f}", (at, mean), (0, 4), textcoords="offset points")
         label.set(ha="center", va="bottom", bbox={"color": "white", "alpha": 0.6, "pad": 0.8})
     _finish_splits(axes, splits)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])  # room for the label of a narrow violin
 
 
 def bars(axes: Axes, splits: Stored) -> None:
