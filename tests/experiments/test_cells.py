@@ -106,12 +106,13 @@ def test_more_panels_than_fit_begin_a_new_line() -> None:
     ]
     assert len(figure.axes) == 10
     assert figure.axes[0].get_gridspec().get_geometry() == (4, 4)
+    assert figure.axes[0].get_shared_y_axes().joined(*figure.axes[:2])
     assert all(len(ax.lines) == 2 for ax in figure.axes)
 
 
 def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:
     spec = RunSpec(data="digits", net="resnet10_narrow", epochs=1, log_every=8)
-    result = train(spec, folder=tmp_path / "run", quiet=True)
+    result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
     rates = opposite_halves_effect._rates(result)
     assert set(rates) == {"epoch_1", "epoch_16"}
     steps = [json.dumps(r | {"epoch": 2}) for r in result.metrics("step")]
