@@ -2,9 +2,10 @@
 
     python benchmarks/info_nce.py --sizes 512 2048 8192 --device cpu
 
-Every measurement is a process of its own, so that none inherits another's memory; the ways take
-turns, round after round, so that a busy machine slows all alike. A process may take at most
-four fifths of the memory; one that wants more is reported as out of memory.
+On a CPU every measurement is a process of its own, so that none inherits another's memory; on a
+GPU, whose memory is counted by the tensor, a way has one for all sizes. The ways take turns, round
+after round, so that a busy machine slows all alike. A process may take at most four fifths of the
+memory; one that wants more is reported as out of memory.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tables import HERE, Table, installed
 TAU = 0.5
 TIME_BOX = 10.0  # seconds after which a slow way is not repeated
 Loss = Callable[[Tensor, Tensor], Tensor]
+Found = dict[str, float] | str  # or why there is nothing
 
 
 def ours() -> Loss:
@@ -122,17 +124,19 @@ def status_bytes(key: str) -> int:
     return 1024 * int(line.split()[1])
 
 
-def in_own_process(way: str, n: int, args: argparse.Namespace) -> dict[str, float] | str:
-    """What `measure` found in a fresh process, or why it found nothing."""
-    job = json.dumps([way, n, args.d, args.device, args.repeats])
+def in_own_process(way: str, sizes: list[int], args: argparse.Namespace) -> list[Found]:
+    """What `measure` found of each size in a fresh process, or why it found nothing."""
+    job = json.dumps([way, sizes, args.d, args.device, args.repeats])
     done = subprocess.run(
         [sys.executable, __file__, "--job", job], capture_output=True, text=True, check=False
     )
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if len(found) == len(sizes):
+        return found
     last = (done.stderr.strip().splitlines() or ["killed"])[-1]
     memory = any(word in done.stderr for word in ("allocate memory", "OutOfMemory", "MemoryError"))
-    return "out of memory" if memory or done.returncode < 0 else last
+    why = "out of memory" if memory or done.returncode < 0 else last
+    return found + [why] * (len(sizes) - len(found))  # a larger one would fare no better
 
 
 def why_missing(way: str) -> str | None:
@@ -160,7 +164,9 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
-        print(json.dumps(measure(*json.loads(args.job))))
+        way, sizes, *how = json.loads(args.job)
+        for n in sizes:
+            print(json.dumps(measure(way, n, *how)), flush=True)
         return
 
     for name in ("sizes", "d", "rounds", "repeats"):
@@ -172,14 +178,15 @@ def main() -> None:
 
     missing = {way: why for way in args.ways if (why := why_missing(way))}
     ways = [way for way in args.ways if way not in missing]
-    found: dict[tuple[int, str], list[dict[str, float] | str]] = {}
-    for n in args.sizes:
+    found: dict[tuple[int, str], list[Found]] = {}
+    for sizes in [sorted(args.sizes)] if args.device == "cuda" else [[n] for n in args.sizes]:
         for turn in range(args.rounds):
             for way in ways:
-                if found.get((n, way), [None])[-1] == "out of memory":
+                if all(found.get((n, way), [""])[-1] == "out of memory" for n in sizes):
                     continue
-                print(f"n = {n}, round {turn + 1}, {way}", file=sys.stderr)
-                found.setdefault((n, way), []).append(in_own_process(way, n, args))
+                print(f"n = {sizes}, round {turn + 1}, {way}", file=sys.stderr)
+                for n, run in zip(sizes, in_own_process(way, sizes, args), strict=True):
+                    found.setdefault((n, way), []).append(run)
     if not any(isinstance(run, dict) for runs in found.values() for run in runs):
         raise SystemExit(f"nothing could be measured: {found}")
     table(args, ways, missing, found).save(args.name or f"info_nce-{args.device}", args.folder)

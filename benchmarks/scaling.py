@@ -22,7 +22,7 @@ import torch
 
 from info_nce import in_own_process
 from normscope.evaluation import knn
-from steady import random_images, steady_epoch
+from steady import EPOCHS, random_images, steady_epoch
 from tables import HERE, Table, installed
 
 SHARES = (8, 4, 2, 1)
@@ -51,18 +51,17 @@ def exponent(x: list[int], y: list[float]) -> tuple[float, float]:
 
 
 def training_seconds(folder: Path, n: int, args: argparse.Namespace) -> float:
-    """A steady epoch of training on n images."""
+    """A steady epoch of training on n images; all sizes train for as many steps."""
+    epochs = EPOCHS * args.images // n
     data = random_images(folder, n, args.side)
-    return steady_epoch(
-        folder, device=args.device, data=data, net=args.net, batch=args.batch
-    ).seconds
+    values = {"data": data, "net": args.net, "batch": args.batch}
+    return steady_epoch(folder, device=args.device, epochs=epochs, **values).seconds
 
 
 def loss_megabytes(pairs: int, args: argparse.Namespace) -> float:
     """Peak memory of InfoNCE, forward and backward, in a fresh process."""
-    found = in_own_process(
-        "normscope", pairs, argparse.Namespace(d=128, device=args.device, repeats=1)
-    )
+    how = argparse.Namespace(d=128, device=args.device, repeats=1)
+    [found] = in_own_process("normscope", [pairs], how)
     if isinstance(found, str):
         raise SystemExit(f"the loss could not be measured: {found}")
     return found["bytes"] / 1e6
@@ -141,8 +140,9 @@ def main() -> None:
         notes=[
             "The exponent b of a x^b, by least squares on logarithms, with its standard error.",
             f"Training: simclr, {args.net}, {args.side} pixels, batches of {args.batch}; the "
-            "median of four epochs, which leave out what fills no batch. Loss: d = 128. "
-            f"Neighbours: {args.queries:,} queries, d = {args.d}, k = 200; the best of five.",
+            "median epoch of runs of equally many steps, without what fills no batch. Loss: "
+            f"d = 128. Neighbours: {args.queries:,} queries, d = {args.d}, k = 200; the best of "
+            "five.",
         ],
         measured=measured,
         versions=installed("torch"),

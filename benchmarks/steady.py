@@ -14,7 +14,7 @@ import torch
 from normscope.engine import RunSpec, train
 from normscope.engine.loop import Loop
 
-EPOCHS = 8  # kNN at 1, 2, 4 and 8, so that 3, 5, 6 and 7 are training alone
+EPOCHS = 8  # unless told; kNN at 1, 2, 4 and 8, so that 3, 5, 6 and 7 are training alone
 
 
 class Epoch(NamedTuple):
@@ -37,7 +37,7 @@ def random_images(folder: Path, n: int, side: int) -> str:
     return f"npz:{path}"
 
 
-def steady_epoch(folder: Path, *, device: Any, **values: Any) -> Epoch:
+def steady_epoch(folder: Path, *, device: Any, epochs: int = EPOCHS, **values: Any) -> Epoch:
     """A steady epoch of a spec, trained below a folder."""
     ends: list[Epoch] = []  # when each epoch was over, and what had been waited by then
     end_epoch = Loop._end_epoch
@@ -46,11 +46,11 @@ def steady_epoch(folder: Path, *, device: Any, **values: Any) -> Epoch:
         end_epoch(loop)
         ends.append(Epoch(time.perf_counter(), loop.progress.waited))
 
-    spec = RunSpec(epochs=EPOCHS, knn_k=1, **values)
+    spec = RunSpec(epochs=epochs, knn_k=1, **values)
     torch.compiler.reset()  # every run compiles its own networks
     with patch.object(Loop, "_end_epoch", noted):
         train(spec, folder=folder / spec.name, device=device, checkpoint_seconds=1e9, quiet=True)
-    steady = [e for e in range(3, EPOCHS) if e & (e - 1)]
+    steady = [e for e in range(3, epochs) if e & (e - 1)]
     return Epoch(
         *(
             statistics.median(ends[e - 1][i] - ends[e - 2][i] for e in steady)
