@@ -2,8 +2,8 @@
 
     python benchmarks/streaming.py --device cuda --sides 128 224 --nets resnet18 resnet50
 
-Trains on a folder of JPEG files that is too large for memory: workers decode and crop, the rest of
-the augmentation runs on the device. `waited` is the share of an epoch in which the loop had no
+Trains on a folder of JPEG files that is too large for memory: workers decode, and the augmentation
+runs on the device. `waited` is the share of an epoch in which the loop had no
 images; `resident` the same network on as large images that lie on the device, which is the limit.
 """
 

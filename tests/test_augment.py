@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from normscope.augment import PRESETS, Augmentation, Parameters
+from normscope.augment import DRAWS, PRESETS, Augmentation, Parameters
 
 STEP = 1 / 255  # Pillow's resolution
 ROUNDED = 0.51 * STEP  # one rounding to eight bits
@@ -86,6 +86,21 @@ def test_crop_equals_pillows_bilinear_with_a_box(height: int, width: int, size: 
         expected = ImageOps.mirror(expected) if flip else expected
         # Pillow rounds after each of the two directions
         torch.testing.assert_close(view, tensor(expected), rtol=0, atol=2 * ROUNDED)
+
+
+def test_crop_of_an_image_in_a_corner_is_that_of_the_image_alone() -> None:
+    sizes = torch.tensor([[40, 24], [17, 40], [30, 30], [1, 5]]).repeat(8, 1)
+    canvases = random_images(32, 40)
+    u = torch.rand(32, DRAWS, generator=torch.Generator().manual_seed(0))
+    augment = Augmentation(size=16)
+    height, width = sizes.unbind(1)
+    drawn = augment.parameters(u, height=height, width=width)
+    views = augment(canvases, drawn, sizes)
+    for i, (h, w) in enumerate(sizes.tolist()):
+        alone = augment.parameters(u[i : i + 1], height=h, width=w)
+        torch.testing.assert_close(drawn.rows(slice(i, i + 1)), alone)
+        expected = augment(canvases[i : i + 1, :, :h, :w], alone)
+        torch.testing.assert_close(views[i : i + 1], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -418,12 +433,3 @@ def test_crops_are_as_large_as_those_drawn_again_until_they_fit() -> None:
     for share in (0.1, 0.5, 0.9):
         place = int(share * n)
         assert sorted(ours)[place] == pytest.approx(sorted(theirs)[place], abs=0.01)
-
-
-def test_mirror_exchanges_left_and_right_where_drawn() -> None:
-    images = random_images(8)
-    parameters = draw(EVERYTHING, 8)
-    assert 0 < parameters.flip.sum() < 8
-    mirrored = EVERYTHING.mirror(images, parameters)
-    for image, other, flip in zip(images, mirrored, parameters.flip, strict=True):
-        assert torch.equal(other, image.flip(-1) if flip else image)

@@ -15,7 +15,6 @@ from PIL import Image
 from normscope.data import LazyImages, Resident, Split, Streamed, source
 from normscope.data.folders import read_folder
 from normscope.data.images import fitted
-from normscope.data.streamed import crop_box
 
 CPU = torch.device("cpu")
 
@@ -33,15 +32,16 @@ def arrays() -> Split:
 
 def test_resident_batches_follow_the_indices() -> None:
     split = arrays()
-    resident = source(split, CPU, side=4, crop_scale=(0.2, 1.0))
+    resident = source(split, CPU, side=4)
     assert isinstance(resident, Resident)
-    assert resident.needs_crop
     assert len(resident) == 6
     rows = [torch.tensor([4, 0, 4]), torch.tensor([2])]
-    for (images, labels), chosen in zip(resident.batches(rows, seed=0), rows, strict=True):
-        assert images.dtype == torch.uint8
-        np.testing.assert_array_equal(images, np.asarray(split.images)[chosen.numpy()])
-        np.testing.assert_array_equal(labels, split.labels[chosen.numpy()])
+    found = resident.batches([rows, [], rows[:1]])  # an epoch of two, one already over, one of one
+    for batch, chosen in zip(found, [*rows, rows[0]], strict=True):
+        assert batch.images.dtype == torch.uint8
+        assert batch.sizes is None
+        np.testing.assert_array_equal(batch.images, np.asarray(split.images)[chosen.numpy()])
+        np.testing.assert_array_equal(batch.labels, split.labels[chosen.numpy()])
     parts = list(resident.evaluation_batches(4))
     assert [len(part) for part in parts] == [4, 2]
     np.testing.assert_array_equal(torch.cat(parts), split.images)
@@ -54,60 +54,61 @@ def test_resident_leaves_the_arrays_alone() -> None:
     assert np.asarray(split.images).any()
 
 
-def streamed(split: Split, workers: int = 0, **changes) -> Streamed:
-    options = {"side": 16, "crop_scale": (0.2, 1.0), **changes}
-    made = source(split, CPU, workers=workers, **options)
+def streamed(split: Split, workers: int = 0, side: int = 16) -> Streamed:
+    made = source(split, CPU, workers=workers, side=side)
     assert isinstance(made, Streamed)
     return made
 
 
-def test_streamed_gives_two_views_in_the_order_of_the_indices(lazy: Split) -> None:
-    stream = streamed(lazy)
-    assert not stream.needs_crop
+def test_streamed_gives_whole_images_in_corners_in_the_order_of_the_indices(lazy: Split) -> None:
+    assert isinstance(lazy.images, LazyImages)
     rows = [torch.tensor([7, 0, 3]), torch.tensor([5])]
-    batches = list(stream.batches(rows, seed=1))
-    assert [tuple(views.shape) for views, _ in batches] == [(2, 3, 3, 16, 16), (2, 1, 3, 16, 16)]
-    np.testing.assert_array_equal(batches[0][1], lazy.labels[rows[0].numpy()])
-    views = batches[0][0]
-    assert not torch.equal(views[0], views[1])
-    [(alone, _)] = stream.batches([torch.tensor([0])], seed=1)
-    assert torch.equal(alone[:, 0], views[:, 1])  # whatever its place in the batch
-    [(other, _)] = stream.batches([torch.tensor([0])], seed=2)
-    assert not torch.equal(other, alone)
+    found = list(streamed(lazy, side=32).batches([rows, rows[:1]]))
+    for batch, chosen in zip(found, [*rows, rows[0]], strict=True):
+        assert batch.images.shape == (len(chosen), 3, 60, 60)  # the longest side of all
+        assert batch.sizes is not None
+        np.testing.assert_array_equal(batch.labels, lazy.labels[chosen.numpy()])
+        for image, (h, w), i in zip(batch.images, batch.sizes.tolist(), chosen, strict=True):
+            expected = lazy.images[int(i)].transpose(2, 0, 1)
+            np.testing.assert_array_equal(image[:, :h, :w], expected)
+            assert not image[:, h:].any()
+            assert not image[:, :, w:].any()
 
 
-def test_streamed_crops_each_image_in_its_own_way(tmp_path: Path, write_images) -> None:
-    write_images(tmp_path, each=2, sizes=[(40, 40)])
-    images = sorted((tmp_path / "train" / "a").iterdir())
-    images[1].write_bytes(images[0].read_bytes())
-    split = read_folder(tmp_path, "own", side=32).train
-    [(views, _)] = streamed(split).batches([torch.tensor([0, 1])], seed=0)
-    assert not torch.equal(views[:, 0], views[:, 1])
+def test_streamed_brings_large_images_down_to_twice_the_side(lazy: Split) -> None:
+    [batch] = streamed(lazy, side=16).batches([[torch.arange(8)]])
+    assert batch.images.shape == (8, 3, 32, 32)
+    assert batch.sizes is not None
+    assert {tuple(size) for size in batch.sizes.tolist()} == {(26, 32), (32, 21)}
+    assert isinstance(lazy.images, LazyImages)
+    for image, (h, w), i in zip(batch.images, batch.sizes.tolist(), range(8), strict=True):
+        whole = Image.fromarray(lazy.images[i]).resize((w, h), Image.Resampling.BICUBIC)
+        np.testing.assert_array_equal(image[:, :h, :w], np.asarray(whole).transpose(2, 0, 1))
 
 
-def test_streamed_whole_crop_is_the_resized_image(tmp_path: Path, write_images) -> None:
-    write_images(tmp_path, each=1, sizes=[(32, 32)])
-    split = read_folder(tmp_path, "own", side=32).train
-    stream = streamed(split, crop_scale=(1.0, 1.0))
+def test_streamed_puts_a_batch_together_from_many_pieces(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path, each=40, sizes=[(16, 16), (20, 14)])
+    split = read_folder(tmp_path, "own", side=16).train
     assert isinstance(split.images, LazyImages)
-    boxes = {crop_box((32, 32), (1.0, 1.0), np.random.default_rng(i)) for i in range(50)}
-    assert boxes == {(0, 0, 32, 32)}  # no other aspect fits with the whole area
-    [(views, _)] = stream.batches([torch.tensor([1])], seed=0)
-    whole = Image.fromarray(split.images[1]).resize((16, 16), Image.Resampling.BICUBIC)
-    np.testing.assert_array_equal(views[0, 0], np.asarray(whole).transpose(2, 0, 1))
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
+    batches = streamed(split, workers=2).batches([order.split(70), order.split(33)])
+    rows = [*order.split(70), *order.split(33)]
+    for batch, chosen in zip(batches, rows, strict=True):
+        assert batch.sizes is not None
+        for image, (h, w), i in zip(batch.images, batch.sizes, chosen, strict=True):
+            np.testing.assert_array_equal(image[:, :h, :w], split.images[int(i)].transpose(2, 0, 1))
+        np.testing.assert_array_equal(batch.labels, split.labels[chosen.numpy()])
 
 
 def test_streamed_is_the_same_with_and_without_workers_pass_after_pass(lazy: Split) -> None:
     rows = list(torch.arange(8).split(3))
     here, there = streamed(lazy), streamed(lazy, workers=2)
     state = torch.random.get_rng_state()
-    for seed in (0, 1):
-        for (a, x), (b, y) in zip(
-            here.batches(rows, seed=seed), there.batches(rows, seed=seed), strict=True
-        ):
-            assert torch.equal(a, b)
-            assert torch.equal(x, y)
-        next(iter(there.batches(rows, seed=5)))  # a pass left half done does no harm
+    for _ in range(2):
+        for one, two in zip(here.batches([rows]), there.batches([rows]), strict=True):
+            for a, b in zip(one, two, strict=True):
+                assert torch.equal(a, b)
+        next(iter(there.batches([rows])))  # a pass left half done does no harm
         for a, b in zip(here.evaluation_batches(3), there.evaluation_batches(3), strict=True):
             assert torch.equal(a, b)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -124,7 +125,7 @@ def test_streamed_evaluates_on_centre_crops_in_order(lazy: Split) -> None:
 
 def test_streamed_refuses_passes_that_overlap(lazy: Split) -> None:
     stream = streamed(lazy)
-    first = stream.batches(list(torch.arange(8).split(2)), seed=0)
+    first = stream.batches([torch.arange(8).split(2)])
     next(first)
     next(stream.evaluation_batches(4))
     with pytest.raises(RuntimeError, match="These batches ended when others were asked for"):
@@ -135,35 +136,7 @@ def test_batches_refuse_wrong_arguments(lazy: Split) -> None:
     with pytest.raises(ValueError, match="split must be one whose images are an array"):
         Resident(lazy, CPU)
     with pytest.raises(ValueError, match="split must be one whose images are lazy"):
-        Streamed(arrays(), CPU, side=4, crop_scale=(0.2, 1.0), workers=0)
-    for scale in ((0.0, 1.0), (0.5, 0.2), (0.2, 1.5)):
-        with pytest.raises(ValueError, match="crop_scale must be two shares in order"):
-            streamed(lazy, crop_scale=scale)
-    with pytest.raises(ValueError, match="seed must be an integer from 0, got -1"):
-        next(streamed(lazy).batches([torch.tensor([0])], seed=-1))
-
-
-@pytest.mark.parametrize("size", [(100, 100), (64, 48), (1000, 10), (10, 1000), (1, 1)])
-def test_crop_box_stays_inside_and_keeps_to_scale_and_aspect(size: tuple[int, int]) -> None:
-    width, height = size
-    for i in range(300):
-        left, top, right, bottom = crop_box(size, (0.2, 0.9), np.random.default_rng(i))
-        assert 0 <= left < right <= width
-        assert 0 <= top < bottom <= height
-        if min(size) >= 48:
-            w, h = right - left, bottom - top
-            assert 0.18 < w * h / (width * height) < 0.93
-            assert 0.7 < w / h < 1.43
-
-
-def test_crop_box_areas_are_uniform() -> None:
-    rng = np.random.default_rng(0)
-    boxes = [crop_box((400, 400), (0.1, 0.6), rng) for _ in range(4000)]
-    shares = np.array([(r - l) * (b - t) / 400**2 for l, t, r, b in boxes])  # noqa: E741
-    standard_error = 0.5 / 12**0.5 / len(shares) ** 0.5
-    assert abs(shares.mean() - 0.35) < 4 * standard_error
-    lefts = np.array([left / (400 - (right - left)) for left, _, right, _ in boxes])
-    assert abs(lefts.mean() - 0.5) < 4 / 12**0.5 / len(lefts) ** 0.5
+        Streamed(arrays(), CPU, side=4, workers=0)
 
 
 SCRIPT = """
@@ -173,10 +146,9 @@ from normscope.data import source
 from normscope.data.folders import read_folder
 if __name__ == "__main__":
     split = read_folder(Path(sys.argv[1]), "own", side=32).train
-    stream = source(split, torch.device("cpu"), side=16, crop_scale=(0.2, 1.0), workers=1)
-    for seed in range(10**9):
-        for _ in stream.batches(list(torch.arange(8).split(2)), seed=seed):
-            print("going", flush=True)
+    stream = source(split, torch.device("cpu"), side=16, workers=1)
+    for _ in stream.batches(torch.arange(8).split(2) for _ in range(10**9)):
+        print("going", flush=True)
 """
 
 

@@ -64,7 +64,9 @@ def hue_turned(x: Tensor, turns: Tensor) -> Tensor:
     return torch.addcmul(low[:, None], chroma[:, None], share)
 
 
-def cropped(images: Tensor, box: Tensor, flip: Tensor, *, size: int) -> Tensor:
+def cropped(
+    images: Tensor, box: Tensor, flip: Tensor, *, size: int, within: Tensor | None = None
+) -> Tensor:
     """Boxes of the images brought to one size, as Pillow's BILINEAR with a box.
 
     A triangle filter that widens when shrinking, so nothing is aliased. At the edge of the box it
@@ -75,14 +77,16 @@ def cropped(images: Tensor, box: Tensor, flip: Tensor, *, size: int) -> Tensor:
         box: left, top, right and bottom in pixels, (n, 4).
         flip: whether to mirror, (n,).
         size: side of the crops.
+        within: height and width of what is read of each image, (n, 2); None for all of it.
 
     Returns:
         (n, c, size, size), float32, in [0, 1].
     """
+    height, width = (None, None) if within is None else within.unbind(1)
     left, top, right, bottom = box.unbind(1)
     start, end = right.where(flip, left), left.where(flip, right)  # mirrored: read from the right
-    columns = _triangles(start, end, pixels=images.shape[3], size=size) / 255
-    rows = _triangles(top, bottom, pixels=images.shape[2], size=size)
+    columns = _triangles(start, end, width, pixels=images.shape[3], size=size) / 255
+    rows = _triangles(top, bottom, height, pixels=images.shape[2], size=size)
     return _between(rows, images.float(), columns).clamp_(0, 1)
 
 
@@ -121,13 +125,20 @@ def _chosen(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.lerp(b, a, mask.to(a.dtype))
 
 
-def _triangles(start: Tensor, end: Tensor, *, pixels: int, size: int) -> Tensor:
-    """Weights of `pixels` inputs in `size` outputs laid from start to end, (n, size, pixels)."""
+def _triangles(
+    start: Tensor, end: Tensor, within: Tensor | None, *, pixels: int, size: int
+) -> Tensor:
+    """Weights of `pixels` inputs in `size` outputs laid from start to end, (n, size, pixels).
+
+    Those from `within` on, (n,), have none.
+    """
     index = partial(torch.arange, device=start.device, dtype=torch.float32)
     length = (end - start)[:, None, None]
     centre = start[:, None, None] + length * ((index(size) + 0.5) / size)[:, None]
     reach = (length.abs() / size).clamp(min=1)
     weights = (index(pixels) + 0.5 - centre).abs_().div_(-reach).add_(1).clamp_(min=0)
+    if within is not None:
+        weights = weights * (index(pixels) < within[:, None, None])
     return weights.div_(weights.sum(-1, keepdim=True))
 
 

@@ -138,7 +138,9 @@ class Augmentation:
         u = torch.rand(n, DRAWS, generator=generator, device=generator.device)
         return self.parameters(u, height=height, width=width, view=view)
 
-    def parameters(self, u: Tensor, *, height: int, width: int, view: int = 0) -> Parameters:
+    def parameters(
+        self, u: Tensor, *, height: int | Tensor, width: int | Tensor, view: int = 0
+    ) -> Parameters:
         """What uniform numbers make of n images.
 
         There are as many numbers whatever the settings, so one seed gives the same crops with
@@ -147,7 +149,7 @@ class Augmentation:
 
         Args:
             u: independent and uniform in [0, 1), (n, DRAWS).
-            height: of the images that will be cropped, in pixels.
+            height: of the images that will be cropped, in pixels; (n,) if they differ.
             width: likewise.
             view: as in `draw`.
         """
@@ -169,24 +171,27 @@ class Augmentation:
         )
 
     def _first_that_fits(
-        self, areas: Tensor, ratios: Tensor, *, height: int, width: int
+        self, areas: Tensor, ratios: Tensor, *, height: int | Tensor, width: int | Tensor
     ) -> tuple[Tensor, Tensor]:
         """Width and height of one box an image, (n,), from uniform draws, (n, attempts)."""
-        area = _uniform(areas, *self.crop_scale) * (height * width)
+        across, down = (x[:, None] if isinstance(x, Tensor) else x for x in (width, height))
+        area = _uniform(areas, *self.crop_scale) * (down * across)
         ratio = _uniform(ratios, *map(math.log, self.crop_ratio)).exp()
         w, h = (area * ratio).sqrt(), (area / ratio).sqrt()
-        fits = (w <= width) & (h <= height)
+        fits = (w <= across) & (h <= down)
         fits[:, -1].fill_(True)
         first = fits.byte().argmax(1, keepdim=True)
         w, h = w.gather(1, first).squeeze(1), h.gather(1, first).squeeze(1)
         return w.clamp(max=width), h.clamp(max=height)
 
-    def crop(self, images: Tensor, parameters: Parameters) -> Tensor:
+    def crop(self, images: Tensor, parameters: Parameters, sizes: Tensor | None = None) -> Tensor:
         """The drawn boxes, mirrored where drawn, as Pillow resizes a box with BILINEAR.
 
         Args:
-            images: (n, c, h, w), uint8, of the height and width that `draw` was given.
-            parameters: of these n images.
+            images: (n, c, h, w), uint8.
+            parameters: of these n images, drawn for their height and width.
+            sizes: height and width of each, which lies in the top left corner, (n, 2); None if
+                all are h x w.
 
         Returns:
             (n, c, size, size), float32, in [0, 1].
@@ -195,11 +200,7 @@ class Augmentation:
         if images.dtype != torch.uint8 or images.ndim != 4 or len(images) != n:
             constraint = f"a uint8 tensor (n, c, h, w) with n = {n}"
             raise invalid("images", constraint, images, "Draw parameters for each image.")
-        return cropped(images, parameters.box, parameters.flip, size=self.size)
-
-    def mirror(self, images: Tensor, parameters: Parameters) -> Tensor:
-        """Images that are cropped already, (n, ...), with left and right exchanged where drawn."""
-        return images.flip(-1).where(spread(parameters.flip), images)
+        return cropped(images, parameters.box, parameters.flip, size=self.size, within=sizes)
 
     def colour(self, images: Tensor, parameters: Parameters) -> Tensor:
         """Jitter, grey, blur and solarising, in this order; clamped to [0, 1] after each.
@@ -226,9 +227,11 @@ class Augmentation:
             x = solarized(x).where(spread(parameters.solarize), x)
         return x
 
-    def __call__(self, images: Tensor, parameters: Parameters) -> Tensor:
+    def __call__(
+        self, images: Tensor, parameters: Parameters, sizes: Tensor | None = None
+    ) -> Tensor:
         """One view of each image: `colour` of `crop`."""
-        return self.colour(self.crop(images, parameters), parameters)
+        return self.colour(self.crop(images, parameters, sizes), parameters)
 
     @property
     def _strengths(self) -> tuple[float, float, float, float]:

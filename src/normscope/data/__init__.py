@@ -6,13 +6,14 @@ from normscope.data.human_labels import cifar10h, cifar10n, cifar100n, vote_entr
 from normscope.data.images import ImageArrays, LazyImages, Split
 from normscope.data.novel import novel_to
 from normscope.data.publishers import Archive
-from normscope.data.resident import Resident
+from normscope.data.resident import Batch, Resident
 from normscope.data.streamed import Streamed, source
 
 __all__ = [
     "DATASETS",
     "HUMAN_LABELS",
     "Archive",
+    "Batch",
     "Dataset",
     "ImageArrays",
     "LazyImages",

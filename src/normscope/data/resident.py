@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +11,21 @@ from torch import Tensor
 
 from normscope._checks import invalid
 from normscope.data.images import LazyImages, Split
+
+
+class Batch(NamedTuple):
+    """What training takes at a time.
+
+    Args:
+        images: uint8, (n, 3, h, w).
+        sizes: height and width of each, which lies in the top left corner, (n, 2); None if all
+            are as large as the tensor.
+        labels: (n,).
+    """
+
+    images: Tensor
+    sizes: Tensor | None
+    labels: Tensor
 
 
 class Resident:
@@ -22,8 +38,6 @@ class Resident:
         device: where they will lie.
     """
 
-    needs_crop = True
-
     def __init__(self, split: Split, device: torch.device) -> None:
         if isinstance(split.images, LazyImages):
             raise invalid("split", "one whose images are an array", split.images, "Use `source`.")
@@ -33,22 +47,17 @@ class Resident:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batches(
-        self, index_batches: Sequence[Tensor], *, seed: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images, uint8 (n, 3, h, w), and labels, (n,), in the order of the indices.
+    def batches(self, epochs: Iterable[Sequence[Tensor]]) -> Iterator[Batch]:
+        """Images, all of one size, and labels in the order of the indices.
 
         Args:
-            index_batches: one int64 CPU tensor of rows for each batch.
-            seed: takes part in what `Streamed` draws; here nothing is drawn.
+            epochs: of each epoch, one int64 CPU tensor of rows for each batch.
         """
-        del seed
-        if not index_batches:
-            return
-        # over in one piece: a transfer at each batch would let the device run dry
-        every = torch.cat(list(index_batches)).to(self.images.device)
-        for rows in every.split([len(rows) for rows in index_batches]):
-            yield self.images[rows], self.labels[rows]
+        for index_batches in filter(None, epochs):
+            # over in one piece: a transfer at each batch would let the device run dry
+            every = torch.cat(list(index_batches)).to(self.images.device)
+            for rows in every.split([len(rows) for rows in index_batches]):
+                yield Batch(self.images[rows], None, self.labels[rows])
 
     def evaluation_batches(self, batch: int) -> Iterator[Tensor]:
         """All images in order, `batch` at a time, uint8 (n, 3, h, w)."""

@@ -1,12 +1,13 @@
-"""A split too large for memory: worker processes decode it and crop the views."""
+"""A split too large for memory: worker processes decode it, piece by piece."""
 
 from __future__ import annotations
 
-import math
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -17,57 +18,44 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from normscope._checks import invalid
 from normscope.data.images import LazyImages, Split, fitted
-from normscope.data.resident import Resident
+from normscope.data.resident import Batch, Resident
 
-_ASPECTS = (3 / 4, 4 / 3)  # of the crops, as in SimCLR
-_ATTEMPTS = 10  # to draw a crop that fits
+_PIECE = 32  # images that a worker decodes at a time: several share a batch
+_SAMPLE = 64  # images whose size decides the canvas
 _MOST_WORKERS = 16
 
-_Item = tuple[int, int | None]  # image, and the seed of its crops, or None to evaluate
-_Batches = list[list[_Item]]
+_Rows = tuple[bool, list[int]]  # whether they are to be fitted, and which
+_Piece = tuple[Tensor, Tensor]  # images and sizes, as in a batch
 
 
 class Streamed:
-    """Two random resized crops of each image, made by worker processes.
+    """Images as they are, decoded by worker processes, each in the corner of a canvas.
 
-    The crops of an image depend on the seed, the image and the view alone, so they are the same
-    whatever the number of workers. Workers start with the first batch and stay; they are spawned,
-    so a script that uses them needs the usual `if __name__ == "__main__"`. Ctrl-C is for this
-    process alone to answer: they go on until it ends.
+    Crops are left to the augmentation on the device. The canvas is a square as large as the
+    largest of a sample of the images, but at most twice `side`; what is larger is brought down to
+    it. Workers start with the first batch and stay; they are spawned, so a script that uses them
+    needs the usual `if __name__ == "__main__"`. Ctrl-C is for this process alone to answer: they
+    go on until it ends.
 
     Args:
         split: whose images are `LazyImages`.
         device: where batches go; they are pinned for CUDA.
-        side: of the crops, in pixels.
-        crop_scale: the smallest and largest share of the image's area in a crop.
+        side: of the views and of the images that are evaluated, in pixels.
         workers: processes; 0 decodes in this one.
     """
 
-    needs_crop = False
-
-    def __init__(
-        self,
-        split: Split,
-        device: torch.device,
-        *,
-        side: int,
-        crop_scale: tuple[float, float],
-        workers: int,
-    ) -> None:
+    def __init__(self, split: Split, device: torch.device, *, side: int, workers: int) -> None:
         if not isinstance(split.images, LazyImages):
             raise invalid("split", "one whose images are lazy", split.images, "Use `source`.")
-        if not 0 < crop_scale[0] <= crop_scale[1] <= 1:
-            advice = "SimCLR uses (0.08, 1)."
-            raise invalid("crop_scale", "two shares in order, in (0, 1]", str(crop_scale), advice)
         self.device = device
         self.labels = torch.from_numpy(np.array(split.labels)).to(device)
         self._plan = _Plan()
         self._starts_workers = workers > 0
-        self._loader: DataLoader[Tensor | ValueError] = DataLoader(
-            _Crops(split.images, side, crop_scale),
+        self._loader: DataLoader[_Piece | ValueError] = DataLoader(
+            _Decoded(split.images, side, _canvas(split.images, side)),
             batch_sampler=self._plan,
             num_workers=workers,
-            collate_fn=_collated,
+            collate_fn=_as_it_is,
             multiprocessing_context="spawn" if workers else None,
             persistent_workers=workers > 0,
             pin_memory=device.type == "cuda",
@@ -77,41 +65,49 @@ class Streamed:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batches(
-        self, index_batches: Sequence[Tensor], *, seed: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Crops, uint8 (2, n, 3, side, side), and labels, (n,), in the order of the indices.
+    def batches(self, epochs: Iterable[Sequence[Tensor]]) -> Iterator[Batch]:
+        """Images on their canvases, their sizes and labels, in the order of the indices.
+
+        The first batches of an epoch are decoded while the last ones of the epoch before are used.
 
         Args:
-            index_batches: one int64 CPU tensor of rows for each batch.
-            seed: of the crops, not negative; another each epoch.
+            epochs: of each epoch, one int64 CPU tensor of rows for each batch.
         """
-        if seed < 0:
-            raise invalid("seed", "an integer from 0", seed, "Count epochs up from it.")
-        plan: _Batches = [[(row, seed) for row in rows.tolist()] for rows in index_batches]
-        for rows, views in zip(index_batches, self._run(plan), strict=True):
-            yield views, self.labels[rows.to(self.device, non_blocking=True)]
+        for rows, images, sizes in self._run(chain.from_iterable(epochs), fit=False):
+            labels = self.labels[rows.to(self.device, non_blocking=True)]
+            yield Batch(images, sizes, labels)
 
     def evaluation_batches(self, batch: int) -> Iterator[Tensor]:
         """All images in order, shorter side to `side` and centre crop, uint8 (n, 3, side, side)."""
-        starts = range(0, len(self), batch)
-        plan: _Batches = [
-            [(i, None) for i in range(start, min(start + batch, len(self)))] for start in starts
-        ]
-        for views in self._run(plan):
-            yield views[0]
+        for _, images, _ in self._run(torch.arange(len(self)).split(batch), fit=True):
+            yield images
 
-    def _run(self, plan: _Batches) -> Iterator[Tensor]:
-        self._plan.batches = plan
+    def _run(
+        self, batches: Iterable[Tensor], *, fit: bool
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Each batch's rows, images and sizes, put together from its pieces on the device."""
+        asked: deque[Tensor] = deque()  # the rows of batches that workers have begun
+
+        def pieces() -> Iterator[_Rows]:
+            for rows in batches:
+                asked.append(rows)
+                yield from ((fit, piece.tolist()) for piece in rows.split(_PIECE))
+
+        self._plan.pieces = plan = pieces()
         with _interrupts_held() if self._starts_workers else nullcontext():
-            batches = iter(self._loader)
+            found = iter(self._loader)
         self._starts_workers = False  # they stay
-        for views in batches:
-            if self._plan.batches is not plan:
+        images, sizes = [], []
+        for part in found:
+            if self._plan.pieces is not plan:
                 raise RuntimeError("These batches ended when others were asked for. Finish first.")
-            if isinstance(views, ValueError):
-                raise views
-            yield views.to(self.device, non_blocking=True)
+            if isinstance(part, ValueError):
+                raise part
+            images.append(part[0].to(self.device, non_blocking=True))
+            sizes.append(part[1].to(self.device, non_blocking=True))
+            if sum(map(len, sizes)) == len(asked[0]):
+                yield asked.popleft(), torch.cat(images).permute(0, 3, 1, 2), torch.cat(sizes)
+                images, sizes = [], []
 
 
 @contextmanager
@@ -133,106 +129,89 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Plan(Sampler[list[_Item]]):
-    """The batches to come; set anew for each pass, while the workers live on."""
+class _Plan(Sampler[Any]):
+    """The pieces to come; set anew for each pass, while the workers live on."""
 
     def __init__(self) -> None:
-        self.batches: _Batches = []
+        self.pieces: Iterator[_Rows] = iter(())
 
-    def __iter__(self) -> Iterator[list[_Item]]:
-        return iter(self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
+    def __iter__(self) -> Iterator[_Rows]:
+        return self.pieces
 
 
-class _Crops(Dataset["Tensor | ValueError"]):
+class _Decoded(Dataset["_Piece | ValueError"]):
     """What runs in a worker.
 
     The error of a broken image is given back: raised there, it would come as a traceback.
     """
 
-    def __init__(self, images: LazyImages, side: int, scale: tuple[float, float]) -> None:
-        self.images, self.side, self.scale = images, side, scale
+    def __init__(self, images: LazyImages, side: int, canvas: int) -> None:
+        self.images, self.side, self.canvas = images, side, canvas
 
-    def __getitem__(self, item: Any) -> Tensor | ValueError:
-        """The views of one image, or what is wrong with it."""
+    def __getitems__(self, piece: Any) -> _Piece | ValueError:
+        """Some images, or what is wrong with the first that is broken."""
+        fit, rows = piece
         try:
-            return self._views(*item)
+            return self._fitted(rows) if fit else self._on_canvases(rows)
         except ValueError as error:
             return error
 
-    def _views(self, i: int, seed: int | None) -> Tensor:
-        """The views of one image, uint8 (views, 3, side, side)."""
+    def _fitted(self, rows: list[int]) -> _Piece:
+        """Images of one size, uint8 (n, side, side, 3)."""
         from PIL import Image
 
-        image = Image.fromarray(self.images[i])
-        if seed is None:
-            views = [fitted(image, self.side)]
-        else:
-            views = []
-            for view in range(2):
-                bits = np.random.Philox(np.random.SeedSequence((seed, i, view)))
-                box = crop_box(image.size, self.scale, np.random.Generator(bits))
-                size = (self.side, self.side)
-                views.append(image.crop(box).resize(size, Image.Resampling.BICUBIC))
-        arrays = np.stack([np.asarray(view) for view in views])
-        return torch.from_numpy(np.ascontiguousarray(arrays.transpose(0, 3, 1, 2)))
+        images = [fitted(Image.fromarray(self.images[i]), self.side) for i in rows]
+        sizes = torch.full((len(rows), 2), self.side)
+        return torch.from_numpy(np.stack([np.asarray(image) for image in images])), sizes
+
+    def _on_canvases(self, rows: list[int]) -> _Piece:
+        """Images of any size in the top left corner, uint8 (n, canvas, canvas, 3), and sizes."""
+        images = np.zeros((len(rows), self.canvas, self.canvas, 3), np.uint8)
+        sizes = torch.empty(len(rows), 2, dtype=torch.int64)
+        for place, i in enumerate(rows):
+            image = _shrunk(self.images[i], self.canvas)
+            height, width = image.shape[:2]
+            images[place, :height, :width] = image
+            sizes[place, 0], sizes[place, 1] = height, width
+        return torch.from_numpy(images), sizes
 
 
-def crop_box(
-    size: tuple[int, int], scale: tuple[float, float], rng: np.random.Generator
-) -> tuple[int, int, int, int]:
-    """A random crop, (left, top, right, bottom): its area's share uniform, its aspect log-uniform.
+def _shrunk(image: np.ndarray, longest: int) -> np.ndarray:
+    """An image, (h, w, 3), whose longer side is at most so many pixels."""
+    from PIL import Image
 
-    Where ten draws do not fit into the image, the largest central crop of a permitted aspect.
-
-    Source: Szegedy et al., "Going Deeper with Convolutions", 2015, as SimCLR uses it.
-    """
-    width, height = size
-    low, high = (math.log(a) for a in _ASPECTS)
-    for _ in range(_ATTEMPTS):
-        area = width * height * (scale[0] + (scale[1] - scale[0]) * rng.random())
-        aspect = math.exp(low + (high - low) * rng.random())
-        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        x, y = rng.random(), rng.random()
-        if 0 < w <= width and 0 < h <= height:
-            left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
-            return left, top, left + w, top + h
-    w = min(width, max(1, round(height * _ASPECTS[1])))
-    h = min(height, max(1, round(width / _ASPECTS[0])))
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
+    height, width = image.shape[:2]
+    if max(height, width) <= longest:
+        return image
+    scale = longest / max(height, width)
+    size = (max(1, round(scale * width)), max(1, round(scale * height)))
+    resized = Image.fromarray(image).resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+    return np.asarray(resized)
 
 
-def _collated(items: list[Tensor | ValueError]) -> Tensor | ValueError:
-    views = []
-    for item in items:
-        if isinstance(item, ValueError):
-            return item
-        views.append(item)
-    return torch.stack(views, 1)  # views n 3 side side
+def _canvas(images: LazyImages, side: int) -> int:
+    """Side of a square that holds a sample of the images, at most twice that of the views."""
+    every = range(0, len(images), max(1, len(images) // _SAMPLE))
+    return min(2 * side, max(max(images[i].shape[:2]) for i in every))
+
+
+def _as_it_is(piece: Any) -> Any:
+    return piece
 
 
 def source(
-    split: Split,
-    device: torch.device,
-    *,
-    side: int,
-    crop_scale: tuple[float, float],
-    workers: int | None = None,
+    split: Split, device: torch.device, *, side: int, workers: int | None = None
 ) -> Resident | Streamed:
     """Where a training loop takes its batches from: `Resident` for arrays, else `Streamed`.
 
     Args:
         split: what to take them from.
         device: where they go.
-        side: of the crops, in pixels.
-        crop_scale: the smallest and largest share of the image's area in a crop.
+        side: of the views, in pixels.
         workers: processes that decode; by default one per core, at most 16.
     """
     if not isinstance(split.images, LazyImages):
         return Resident(split, device)
     if workers is None:
         workers = min(_MOST_WORKERS, os.cpu_count() or 1)
-    return Streamed(split, device, side=side, crop_scale=crop_scale, workers=workers)
+    return Streamed(split, device, side=side, workers=workers)

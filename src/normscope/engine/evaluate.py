@@ -90,8 +90,7 @@ def evaluate(
         torch.set_float32_matmul_precision("high")  # as in training
 
     def features(split: data.Split) -> dict[str, Tensor]:
-        options = {"side": images.side, "crop_scale": (1.0, 1.0)}
-        return features_of(method, data.source(split, torch.device(device), **options))
+        return features_of(method, data.source(split, torch.device(device), side=images.side))
 
     bank, queries = features(images.train), features(images.test)
     labels, truth = (torch.from_numpy(s.labels).to(device) for s in (images.train, images.test))

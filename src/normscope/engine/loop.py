@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,7 @@ from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope._kernels import runs_kernels
 from normscope.augment import DRAWS, PRESETS
-from normscope.data import ImageArrays
+from normscope.data import Batch, ImageArrays
 from normscope.engine import checkpoint
 from normscope.engine.compose import build, invariant_names
 from normscope.engine.evaluate import knn_and_norm
@@ -65,7 +66,7 @@ class Loop:
         self.micro_batch = spec.batch // spec.accumulate
         self._check_batches()
         self.augment = PRESETS[spec.augmentation](images.side)
-        options = {"side": images.side, "crop_scale": self.augment.crop_scale, "workers": workers}
+        options = {"side": images.side, "workers": workers}
         self.train = data.source(images.train, fabric.device, **options)
         self.test = data.source(images.test, fabric.device, **options)
         self.generator = torch.Generator(fabric.device)
@@ -82,8 +83,7 @@ class Loop:
                 part.compile()
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
         share = spec.accumulate if spec.accumulation == "mean" else 1
-        crop = self.train.needs_crop
-        self.step = step_for(fabric, wrapped, self.augment, crop=crop, share=share)
+        self.step = step_for(fabric, wrapped, self.augment, share=share)
         self.progress = Progress()
         self.telemetry: Telemetry | None = None
         if fabric.is_global_zero:
@@ -135,26 +135,37 @@ class Loop:
     def run_to_the_end(self, interrupts: Interrupts) -> None:
         """Train the epochs that are left."""
         while self.progress.epoch < self.spec.epochs:
-            self.method.train()
-            self._clock = time.perf_counter()
-            for batch, labels in self._timed(self._batches()):
-                self._micro_step(batch, labels)
-                if self.progress.micro % self.spec.accumulate == 0:
-                    if self._asked_to_stop(interrupts):
-                        self._stop(interrupts)
-                    if time.monotonic() - self._saved > self.save_every:
-                        self._save()
-            self._end_epoch()
+            first, last = self.progress.epoch, self._next_evaluation()
+            batches = self._timed(self.train.batches(self._epochs(first, last)))
+            for _ in range(first, last):
+                self._epoch(batches, interrupts)
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The micro-batches that are left in the epoch, this process's share of each."""
-        epoch, spec = self.progress.epoch, self.spec
-        order = shuffled(spec.seed, epoch, len(self.train))
-        micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
-        own = [indices[self._rows()] for indices in micros[self.progress.micro :]]
-        return self.train.batches(own, seed=seed_for(spec.seed, "crops", epoch))
+    def _epoch(self, batches: Iterator[Batch], interrupts: Interrupts) -> None:
+        self.method.train()
+        self._clock = time.perf_counter()
+        for batch in islice(batches, self.micros - self.progress.micro):
+            self._micro_step(batch)
+            if self.progress.micro % self.spec.accumulate == 0:
+                if self._asked_to_stop(interrupts):
+                    self._stop(interrupts)
+                if time.monotonic() - self._saved > self.save_every:
+                    self._save()
+        self._end_epoch()
 
-    def _timed(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _next_evaluation(self) -> int:
+        """The epoch after which networks are judged next: 1, 2, 4, 8, ... and the last."""
+        return min(1 << self.progress.epoch.bit_length(), self.spec.epochs)
+
+    def _epochs(self, first: int, last: int) -> Iterator[list[Tensor]]:
+        """The rows of each micro-batch that is left, this process's share, epoch after epoch."""
+        done = self.progress.micro
+        for epoch in range(first, last):
+            order = shuffled(self.spec.seed, epoch, len(self.train))
+            micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
+            yield [indices[self._rows()] for indices in micros[done:]]
+            done = 0
+
+    def _timed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The same batches, and how long they were waited for."""
         while True:
             start = time.perf_counter()
@@ -169,12 +180,12 @@ class Loop:
         share = self.micro_batch // self.fabric.world_size
         return slice(self.fabric.global_rank * share, (self.fabric.global_rank + 1) * share)
 
-    def _micro_step(self, batch: Tensor, labels: Tensor) -> None:
+    def _micro_step(self, batch: Batch) -> None:
         spec, progress = self.spec, self.progress
         last = (progress.micro + 1) % spec.accumulate == 0
         after = progress.step + 1
         at_log_point = last and (after % spec.log_every == 0 or after == spec.epochs * self.steps)
-        out = self.step.gradients(batch, labels, self._draws(), last=last, observed=at_log_point)
+        out = self.step.gradients(batch, self._draws(), last=last, observed=at_log_point)
         progress.losses.append(out.loss.detach().clone())  # the next step may write over it
         progress.micro += 1
         if not last:
@@ -182,7 +193,7 @@ class Loop:
         lr = peak_lr(spec) * lr_share(spec, progress.step / self.steps)
         set_lr_(self.optimizer, lr)
         if at_log_point and self.telemetry:
-            self.telemetry.observe(out, labels, step=progress.step, lr=lr)
+            self.telemetry.observe(out, batch.labels, step=progress.step, lr=lr)
         self.wrapped_optimizer.step()
         self.step.applied()
         progress.step += 1
@@ -212,7 +223,7 @@ class Loop:
         done = progress.epoch + 1
         numbers: dict[str, Any] = {"loss": float(self._mean(progress.losses))}
         self._lap()
-        if done & (done - 1) == 0 or done == spec.epochs:  # 1, 2, 4, 8, ... and the last
+        if done == self._next_evaluation():
             if self.fabric.is_global_zero:
                 with self.fabric.autocast():
                     numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)

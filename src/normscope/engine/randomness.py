@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PURPOSES = {"order": 0, "views": 1, "crops": 2}
+_PURPOSES = {"order": 0, "views": 1}
 
 
-def seed_for(seed: int, purpose: Literal["order", "views", "crops"], *place: int) -> int:
+def seed_for(seed: int, purpose: Literal["order", "views"], *place: int) -> int:
     """A seed for one purpose at one place, such as an epoch and a batch.
 
     >>> seed_for(0, "order", 1) == seed_for(0, "views", 1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope.augment import Augmentation, Parameters
+from normscope.data import Batch
 from normscope.methods import StepOutput
 
 _MOST_KINDS = 64  # of batches that a process compiles for before it gives up
@@ -24,7 +25,6 @@ class Step:
         fabric: Lightning Fabric.
         method: the network as Fabric wraps it.
         augment: makes the views.
-        crop: whether images are still to be cropped.
         share: what a micro-batch's loss is divided by.
 
     Attributes:
@@ -32,10 +32,10 @@ class Step:
     """
 
     def __init__(
-        self, fabric: Any, method: nn.Module, augment: Augmentation, *, crop: bool, share: int
+        self, fabric: Any, method: nn.Module, augment: Augmentation, *, share: int
     ) -> None:
         self.fabric, self.method, self.augment = fabric, method, augment
-        self._crop, self._share = crop, share
+        self._share = share
         self.waiting = False
         self._views = _both_views
         if fabric.device.type == "cuda":
@@ -43,21 +43,18 @@ class Step:
             torch._dynamo.config.cache_size_limit = _MOST_KINDS  # pyright: ignore
             self._views = _compiled_views()
 
-    def gradients(
-        self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
-    ) -> StepOutput:
+    def gradients(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
         """One micro-batch, forward and backward.
 
         Args:
-            batch: uint8, (n, 3, h, w), or (2, n, 3, s, s) if they are cropped already.
-            labels: (n,).
+            batch: n images and labels.
             u: uniform numbers for the augmentation of both views, (2, n, DRAWS).
             last: whether the optimizer follows: several processes then share their gradients.
             observed: whether the gradient in the embeddings is wanted.
         """
         with self.fabric.no_backward_sync(self.method, enabled=not last):
-            views = self._views(batch, u, self.augment, self._crop)
-            out: StepOutput = self.method(views, labels)
+            views = self._views(batch.images, batch.sizes, u, self.augment)
+            out: StepOutput = self.method(views, batch.labels)
             if observed:
                 out.embeddings.retain_grad()
             self.fabric.backward(out.loss / self._share)
@@ -71,17 +68,15 @@ class Step:
         self.waiting = False
 
 
-def _both_views(batch: Tensor, u: Tensor, augment: Augmentation, crop: bool) -> Tensor:
+def _both_views(images: Tensor, sizes: Tensor | None, u: Tensor, augment: Augmentation) -> Tensor:
     """Two augmented views of a batch, 2 n 3 s s."""
-    height, width = batch.shape[-2:]
+    height, width = images.shape[-2:] if sizes is None else sizes.unbind(1)
     drawn = [
         augment.parameters(u[view], height=height, width=width, view=view) for view in range(2)
     ]
     both = Parameters(*(torch.cat(values) for values in zip(*drawn, strict=True)))
-    if crop:
-        views = augment(batch.repeat(2, 1, 1, 1), both)
-    else:
-        views = augment.colour(augment.mirror(batch.flatten(0, 1), both), both)
+    twice = None if sizes is None else sizes.repeat(2, 1)
+    views = augment(images.repeat(2, 1, 1, 1), both, twice)
     views = views.contiguous(memory_format=torch.channels_last)  # 2n 3 s s
     return views.unflatten(0, (2, -1))
 
@@ -96,7 +91,8 @@ class _Recording:
     """A CUDA graph with the places where it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
-    inputs: tuple[Tensor, ...]
+    batch: Batch
+    u: Tensor
     out: StepOutput
 
 
@@ -117,19 +113,18 @@ class RecordedStep(Step):
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # where it is recorded, and so where it warms up
 
-    def gradients(
-        self, batch: Tensor, labels: Tensor, u: Tensor, *, last: bool, observed: bool
-    ) -> StepOutput:
+    def gradients(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
         """As the step that it replays; the gradient in the embeddings is always there."""
-        inputs, adds = (batch, labels, u), self.waiting
+        adds = self.waiting
         self._calls += 1
         if adds not in self._recordings:
             # what adds needs the places that a first one writes to
             if self._calls <= _WARM_UP or (adds and not self._recordings):
-                return self._warm_up(inputs, last=last, observed=observed)
-            self._recordings[adds] = self._record(inputs)
+                return self._warm_up(batch, u, last=last, observed=observed)
+            self._recordings[adds] = self._record(batch, u)
         recording = self._recordings[adds]
-        for place, value in zip(recording.inputs, inputs, strict=True):
+        places, values = _tensors(recording.batch, recording.u), _tensors(batch, u)
+        for place, value in zip(places, values, strict=True):
             place.copy_(value)
         recording.graph.replay()
         for p, gradient in self._gradients:
@@ -141,19 +136,20 @@ class RecordedStep(Step):
         """The next step writes over the gradients: nothing to clear."""
         self.waiting = False
 
-    def _warm_up(self, inputs: tuple[Tensor, ...], *, last: bool, observed: bool) -> StepOutput:
+    def _warm_up(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
         """A step as usual, on the stream that will record: autograd stays where it began."""
         if not self.waiting:
             super().applied()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            out = super().gradients(*inputs, last=last, observed=observed)
+            out = super().gradients(batch, u, last=last, observed=observed)
         torch.cuda.current_stream().wait_stream(self._stream)
         return out
 
-    def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
+    def _record(self, batch: Batch, u: Tensor) -> _Recording:
         """Record a step without running it."""
-        places = tuple(x.clone() for x in inputs)
+        sizes = None if batch.sizes is None else batch.sizes.clone()
+        batch, u = Batch(batch.images.clone(), sizes, batch.labels.clone()), u.clone()
         first = not self._recordings
         if first:
             super().applied()  # gradients are then made in the graph's own memory
@@ -162,11 +158,16 @@ class RecordedStep(Step):
         # "thread_local": others, such as the one that pins memory, may go on
         where = {"pool": self._pool, "stream": self._stream}
         with torch.cuda.graph(graph, **where, capture_error_mode="thread_local"):
-            out = super().gradients(*places, last=True, observed=True)
+            out = super().gradients(batch, u, last=True, observed=True)
         if first:
             with_gradient = [p for p in self.method.parameters() if p.grad is not None]
             self._gradients = [(p, p.grad) for p in with_gradient if p.grad is not None]
-        return _Recording(graph, places, out)
+        return _Recording(graph, batch, u, out)
+
+
+def _tensors(batch: Batch, u: Tensor) -> list[Tensor]:
+    """What a step reads."""
+    return [x for x in (*batch, u) if x is not None]
 
 
 def step_for(fabric: Any, *args: Any, **kwargs: Any) -> Step:
