@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,8 +12,8 @@ from normscope.engine import RunSpec, train
 from normscope.engine.compose import build
 from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
 from normscope.experiments.cell_views import cells_markdown, plot_courses
-from normscope.experiments.cells import Cell, course, gains, train_cells
-from normscope.experiments.results import NOT_IN_PAPER, Results
+from normscope.experiments.cells import Cell, above, course, gains, noise, train_cells
+from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
 from normscope.experiments.runs import OutOfTime, trained, within
 
 # every figure and table of the paper, by its label
@@ -34,7 +35,7 @@ def results_of(**knns: tuple[float | None, list[float]]) -> Results:
             "column": "digits",
             "recipe": "text",
             "paper": paper,
-            "values": {},
+            "values": {"method": "simclr"},
             "runs": [{"knn": knn} for knn in values],
         }
         for row, (paper, values) in knns.items()
@@ -87,10 +88,40 @@ def test_a_gain_is_judged_by_the_papers_sign() -> None:
     assert claim.verdict == "inconclusive"
 
 
+def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
+    rng = np.random.default_rng(0)
+    cells = []
+    for method, strays in (("simclr", 0.5), ("simsiam", 4.0)):
+        for column in "ab":
+            seeds = rng.normal(0, 10, 3)  # all cells of a column move together
+            for row in range(40):
+                knns = 50 + row / 2 + seeds + rng.normal(0, strays, 3)
+                cells.append(
+                    {
+                        "row": str(row),
+                        "column": column,
+                        "recipe": "text",
+                        "values": {"method": method},
+                        "runs": [{"knn": knn / 100} for knn in knns],
+                    }
+                )
+    results = Results("accuracies", "small", 3, 0, {"key": "knn", "cells": cells})
+    for method, strays in (("simclr", 0.5), ("simsiam", 4.0)):
+        found = noise(results, method, "knn")
+        assert found is not None
+        assert found.freedom == 2 * 39 * 2
+        assert found.deviation == pytest.approx(strays, rel=0.2)
+    claim = above(results, "second above first", cells[1], cells[0])
+    half = t_quantile(156) * noise(results, "simclr", "knn").deviation * math.sqrt(2 / 3)
+    assert claim.interval[1] - claim.value == pytest.approx(half)
+    alone = Results("accuracies", "small", 1, 0, {"key": "knn", "cells": [cells[0]]})
+    assert noise(alone, "simclr", "knn") is None
+
+
 def test_table_sets_the_papers_cell_beside_ours() -> None:
     text = cells_markdown(results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1])))
-    assert "| default | 55.0 ± 63.5 (paper: 40) |" in text
-    assert "| cut | 10.0 ± 0.0 |" in text
+    assert "| default | 55.0 [50.0, 60.0] (paper: 40) |" in text
+    assert "| cut | 10.0 [10.0, 10.0] |" in text
 
 
 def test_more_panels_than_fit_begin_a_new_line() -> None:

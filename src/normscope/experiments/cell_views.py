@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from normscope.experiments.cells import WORDS, cells_of, per_cent
-from normscope.experiments.results import Results, mean_interval
+from normscope.experiments.results import Results
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
 
 _COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY)
@@ -92,7 +92,7 @@ def plot_courses(results: Results) -> Figure:
 
 
 def cells_markdown(results: Results) -> str:
-    """The table with the paper's cells beside ours: mean, interval, (paper)."""
+    """The table with the paper's cells beside ours: mean, range over seeds, (paper)."""
     cells, key = cells_of(results), results.data["key"]
     columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
     lines = [
@@ -113,6 +113,5 @@ def _ours_and_paper(cell: Mapping[str, Any] | None, key: str) -> str:
     values = per_cent(cell, key)
     text = f"{sum(values) / len(values):.1f}"
     if len(values) > 1:
-        mean, (_, high) = mean_interval(values)
-        text += f" ± {high - mean:.1f}"
+        text += f" [{min(values):.1f}, {max(values):.1f}]"
     return text + ("" if cell["paper"] is None else f" (paper: {cell['paper']:g})")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from normscope.engine import RunResult
-from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results, Scale, rounded
 from normscope.experiments.runs import spec_at, trained
 from normscope.methods import Recipe
 
@@ -160,6 +161,65 @@ def per_cent(cell: Mapping[str, Any], key: str) -> list[float]:
     return [100 * run[key] for run in cell["runs"]]
 
 
+def above(
+    results: Results,
+    sentence: str,
+    better: Mapping[str, Any],
+    base: Mapping[str, Any],
+    region: tuple[float, float] = (0.0, math.inf),
+    *,
+    key: str = "knn",
+    paper: str = NOT_IN_PAPER,
+    recipe: str | None = None,
+) -> Claim:
+    """A claim on how many points of a share lie between two cells of one method.
+
+    The noise is that of all the method's cells: two or three seeds of a cell say little of it.
+
+    Args:
+        results: with both cells.
+        sentence: what is claimed.
+        better: the cell that is compared.
+        base: with which it is compared.
+        region: of the points, where the claim is true.
+        key: the share.
+        paper: what the paper says.
+        recipe: the base's unless given.
+    """
+    rows = zip(per_cent(better, key), per_cent(base, key), strict=True)
+    one = noise(results, base["values"]["method"], key)
+    return Claim.over_seeds(
+        sentence,
+        [a - b for a, b in rows],
+        region,
+        paper=paper,
+        recipe=base["recipe"] if recipe is None else recipe,
+        noise=one and Noise(math.sqrt(2) * one.deviation, one.freedom),
+    )
+
+
+def noise(results: Results, method: str, key: str) -> Noise | None:
+    """How far a share, in per cent, strays in a method's cells; None if nothing tells.
+
+    What is left once each cell has its mean, and each seed of a column and reading its own: two
+    cells are compared seed by seed.
+    """
+    blocks: dict[tuple[str, str], list[list[float]]] = {}
+    for cell in results.data["cells"]:
+        if cell["values"]["method"] == method:
+            values = per_cent(cell, key)
+            mean = statistics.fmean(values)
+            here = blocks.setdefault((cell["column"], cell["recipe"]), [])
+            here.append([value - mean for value in values])
+    squares, freedom = 0.0, 0
+    for cells in blocks.values():
+        for seed in zip(*cells, strict=True):
+            mean = statistics.fmean(seed)
+            squares += sum((value - mean) ** 2 for value in seed)
+        freedom += (len(cells) - 1) * (len(cells[0]) - 1)
+    return Noise(math.sqrt(squares / freedom), freedom) if freedom else None
+
+
 def gains(results: Results, better: str, base: str, key: str | None = None) -> Iterator[Claim]:
     """For each column and recipe that has both rows: whether one is above the other, as printed.
 
@@ -176,13 +236,15 @@ def gains(results: Results, better: str, base: str, key: str | None = None) -> I
         if cell["paper"] is not None and other["paper"] is not None:
             printed = cell["paper"] - other["paper"]
         below = printed is not None and printed < 0
-        yield Claim.over_seeds(
+        yield above(
+            results,
             f"{better} is {'below' if below else 'above'} {base} on {column} (points of "
             f"{WORDS[told]})",
-            [a - b for a, b in zip(per_cent(cell, told), per_cent(other, told), strict=True)],
+            cell,
+            other,
             (-math.inf, 0.0) if below else (0.0, math.inf),
+            key=told,
             paper=NOT_IN_PAPER if printed is None else f"{printed:+.1f}",
-            recipe=recipe,
         )
 
 

@@ -16,15 +16,25 @@ import math
 
 from matplotlib.figure import Figure
 
+from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_courses
-from normscope.experiments.cells import NAMES, Cell, cells_of, train_cells
+from normscope.experiments.cells import (
+    NAMES,
+    Cell,
+    Record,
+    above,
+    cells_of,
+    course,
+    per_cent,
+    train_cells,
+)
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 
 TITLE = "Fig. cut_experiments: the cut, norms and kNN over epochs"
 KIND = "training"
 COST = "days on one GPU (12 cells of 512 epochs, three seeds)"
-SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
 
 METHODS = ("simclr", "simsiam", "byol")
 CUTS: dict[Scale, tuple[float, ...]] = {
@@ -44,12 +54,12 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
             f"c = {c:.2g}",
             NAMES[method],
             {"method": method, "data": data, "cut": c, "weight_decay": DECAY}
-            | epochs_at(scale, small=30, paper=512),
+            | epochs_at(scale, paper=512),
         )
         for method in METHODS
         for c in CUTS[scale]
     ]
-    return train_cells("cut_experiments", scale, seed, seeds, cells)
+    return train_cells("cut_experiments", scale, seed, seeds, cells, kept=_early)
 
 
 def check(results: Results) -> list[Claim]:
@@ -58,26 +68,24 @@ def check(results: Results) -> list[Claim]:
     claims = []
     gains: dict[str, list[float]] = {}
     for method in (NAMES[method] for method in METHODS):
-        early = {
-            row: [100 * _early(run) for run in cells[row, method, "text"]["runs"]]
-            for row in (f"c = {c:.2g}" for c in CUTS[results.scale])
-        }
-        slow, none, *faster = early
-        for row in (slow, *faster):
-            gain = [a - b for a, b in zip(early[row], early[none], strict=True)]
-            better = row != slow
+        slow, none, *faster = (cells[f"c = {c:.2g}", method, "text"] for c in CUTS[results.scale])
+        for cell in (slow, *faster):
+            better = cell is not slow
             claims.append(
-                Claim.over_seeds(
-                    f"{method}, {row}: {'faster' if better else 'slower'} than c = 1 (points of "
-                    f"kNN by epoch {EARLY})",
-                    gain,
+                above(
+                    results,
+                    f"{method}, {cell['row']}: {'faster' if better else 'slower'} than c = 1 "
+                    f"(points of kNN by epoch {EARLY})",
+                    cell,
+                    none,
                     (0.0, math.inf) if better else (-math.inf, 0.0),
+                    key="early",
                     paper="immediate improvement" if better else "slower",
-                    recipe="text",
                 )
             )
-            if row == f"c = {3.0:.2g}":
-                gains[method] = gain
+            if cell["row"] == f"c = {3.0:.2g}":
+                pairs = zip(per_cent(cell, "early"), per_cent(none, "early"), strict=True)
+                gains[method] = [a - b for a, b in pairs]
     for method in ("SimSiam", "BYOL"):
         claims.append(
             Claim.over_seeds(
@@ -91,10 +99,11 @@ def check(results: Results) -> list[Claim]:
     return claims
 
 
-def _early(run: dict) -> float:
+def _early(result: RunResult) -> Record:
     """The kNN after `EARLY` epochs, or at the end of a shorter run."""
-    seen = [knn for epoch, knn in zip(run["epochs"], run["knns"], strict=True) if epoch <= EARLY]
-    return seen[-1]
+    seen = course(result)
+    early = [k for epoch, k in zip(seen["epochs"], seen["knns"], strict=True) if epoch <= EARLY]
+    return {"early": early[-1]}
 
 
 def plot(results: Results) -> Figure:

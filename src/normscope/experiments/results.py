@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from normscope._checks import invalid
 from normscope._environment import processor, versions
@@ -18,6 +18,18 @@ Scale = Literal["smoke", "small", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "small", "paper")
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 NOT_IN_PAPER = "not in the paper"  # what a claim of our own has for the paper's number
+
+
+class Noise(NamedTuple):
+    """How far a number strays from seed to seed: its standard deviation, known from elsewhere.
+
+    Args:
+        deviation: the estimate.
+        freedom: its degrees of freedom.
+    """
+
+    deviation: float
+    freedom: int
 
 
 @dataclass(frozen=True)
@@ -62,9 +74,10 @@ class Claim:
         *,
         paper: str,
         recipe: str,
+        noise: Noise | None = None,
     ) -> Claim:
-        """A claim on the mean of a number that each seed gives."""
-        return cls(sentence, paper, *mean_interval(values), region, recipe)
+        """A claim on the mean of a number that each seed gives; `noise` as in `mean_interval`."""
+        return cls(sentence, paper, *mean_interval(values, noise), region, recipe)
 
     @classmethod
     def jointly(
@@ -173,18 +186,26 @@ def rounded(values: Any, digits: int = 5) -> Any:
     return float(f"{values:.{digits}g}") if isinstance(values, float) else values
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+def mean_interval(
+    values: Sequence[float], noise: Noise | None = None
+) -> tuple[float, tuple[float, float]]:
     """The mean, and its 95 % confidence interval by Student's t.
+
+    Args:
+        values: of independent seeds.
+        noise: of one value; unless given, taken from the values.
 
     >>> mean, (low, high) = mean_interval([1.0, 2.0, 3.0, 4.0])
     >>> print(f"{mean} [{low:.2f}, {high:.2f}]")
     2.5 [0.45, 4.55]
     """
     values = [float(v) for v in values]
-    if len(values) < 2:
-        raise invalid("values", "at least two", len(values), "One seed has no interval.")
+    if noise is None:
+        if len(values) < 2:
+            raise invalid("values", "at least two", len(values), "One seed has no interval.")
+        noise = Noise(statistics.stdev(values), len(values) - 1)
     mean = statistics.fmean(values)
-    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half = t_quantile(noise.freedom) * noise.deviation / math.sqrt(len(values))
     return mean, (mean - half, mean + half)
 
 

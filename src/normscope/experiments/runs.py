@@ -23,13 +23,11 @@ _SETTINGS: dict[Scale, dict[str, Any]] = {
     "small": {"net": "resnet18", "epochs": 30},
     "paper": {"net": "resnet50", "epochs": 512},
 }
-_OWN = {("small", "cifar10"): {"epochs": 50}}  # most experiments share these runs
 
 
 def spec_at(scale: Scale, **values: Any) -> RunSpec:
     """The spec of a run at a scale: its network and epochs unless `values` say otherwise."""
-    own = _OWN.get((scale, values.get("data", "")), {})
-    return RunSpec(**{**_SETTINGS[scale], **own, **values})
+    return RunSpec(**{**_SETTINGS[scale], **values})
 
 
 def epochs_at(scale: Scale, *, paper: int, small: int | None = None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ BALANCED = "SimCLR, balanced"
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell, and SimCLR's on balanced data, which weight_decay_ablation has too."""
     whole = "digits" if scale == "smoke" else "cifar10"
-    epochs = epochs_at(scale, small=30, paper=256)
+    epochs = epochs_at(scale, paper=256)
     balanced = [
         dataclasses.replace(cell, column=BALANCED)
         for cell in decay_cells(whole, **epochs)
