@@ -204,6 +204,18 @@ def test_training_from_files_is_training_from_memory(
     assert epochs[0] == epochs[1]
 
 
+def test_images_that_are_loaded_already_are_taken_as_they_are(
+    images: dict[str, str], tmp_path: Path
+) -> None:
+    spec = RunSpec(**(SMALL | {"method": "simclr", "epochs": 1, "data": images["small"]}))
+    loaded = data.load(spec.data)
+    one = train(spec, folder=tmp_path / "one", device="cpu", quiet=True)
+    two = train(spec, folder=tmp_path / "two", device="cpu", quiet=True, images=loaded)
+    assert (one.loss, one.knn) == (two.loss, two.knn)
+    with pytest.raises(ValueError, match=r"images must be those of 'npz:.*', got 'digits'"):
+        train(spec, folder=tmp_path / "three", images=data.load("digits"))
+
+
 def test_every_epoch_has_an_order_of_its_own() -> None:
     orders = [shuffled(seed, epoch, 100) for seed in (0, 1) for epoch in range(3)]
     assert len({tuple(order.tolist()) for order in orders}) == 6

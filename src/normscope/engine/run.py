@@ -28,6 +28,7 @@ def train(
     resume: bool = False,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     data_root: Path | None = None,
+    images: data.ImageArrays | None = None,
     workers: int | None = None,
     loggers: Sequence[str] = (),
     checkpoint_seconds: float = 60.0,
@@ -47,6 +48,7 @@ def train(
             as if nothing had happened. A finished run is returned as it is.
         device: `"auto"` takes a GPU if there is one.
         data_root: where datasets are; see `normscope data list`.
+        images: what `spec.data` names, if it is loaded already.
         workers: processes that decode images of large datasets.
         loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
         checkpoint_seconds: how often to save, at least, between the saves at the end of training.
@@ -67,7 +69,12 @@ def train(
     run = RunFolder(Path(folder) if folder is not None else Path("runs") / spec.name)
     if resume and run.result_file.exists() and run.spec().hash == spec.hash:
         return RunResult.load(run.path)
-    images = data.load(spec.data, data_root)
+    if images is None:
+        images = data.load(spec.data, data_root)
+    elif images.name != spec.data:
+        raise invalid(
+            "images", f"those of {spec.data!r}", images.name, "Leave it out to load them."
+        )
     fabric = _fabric(device, spec.precision)
     fabric.launch()
     with ExitStack() as stack:

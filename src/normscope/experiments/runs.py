@@ -8,12 +8,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
 import torch
 
+from normscope import data
 from normscope.engine import RunFolder, RunResult, RunSpec, evaluate, made_with, train
 from normscope.experiments.results import Scale
 
@@ -72,9 +74,15 @@ def trained(spec: RunSpec) -> RunResult:
     if time_is_up():
         raise OutOfTime
     folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
-    result = train(spec, folder=folder, resume=True, until=_until)
+    images = (
+        None if RunFolder(folder).result_file.exists() else _images(spec.data, data.default_root())
+    )
+    result = train(spec, folder=folder, resume=True, images=images, until=_until)
     _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}
     return result
+
+
+_images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
 def judged(spec: RunSpec) -> dict[str, Any]:
