@@ -129,6 +129,24 @@ def test_rank_me_is_the_exponential_of_the_entropy_of_singular_values(
     assert rank_me(z).item() == pytest.approx(expected, rel=1e-6)
 
 
+def test_rank_me_leaves_torchs_threads_as_they_were(monkeypatch) -> None:
+    during = []
+    eigenvalues = torch.linalg.eigvalsh
+    monkeypatch.setattr(
+        torch.linalg,
+        "eigvalsh",
+        lambda x: (during.append(torch.get_num_threads()), eigenvalues(x))[1],
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        rank_me(torch.eye(3))
+        assert during == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_rank_me_keeps_its_digits_in_half_precision_and_one_direction() -> None:
     z = torch.randn(300, 1) @ torch.ones(1, 200)
     assert rank_me(z).item() == pytest.approx(1, abs=1e-3)

@@ -19,7 +19,6 @@ of the same seed; bars are means, dots seeds.
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
@@ -165,9 +164,8 @@ def plot(results: Results) -> Figure:
             ax.barh(i, gain.value, color=BLUE, alpha=0.7)
             ax.plot(gain.interval, [i, i], color=GREY)
             ax.plot(values, [i] * len(values), "o", color="black", markersize=3)
-            everything += values
-        spread = max(1.0, statistics.pstdev(everything) * 3)
-        ax.set_xlim(min(-spread, *everything), max(spread, *everything))
+            everything += [*values, *gain.interval]
+        ax.set_xlim(1.05 * min(-1.0, *everything), 1.05 * max(1.0, *everything))
         ax.set_title(f"{column}, {recipe.replace('_', ' ')}")
         ax.set_xlabel("kNN above the default, points")
     axes[0].set_yticks(range(len(rows)), rows)

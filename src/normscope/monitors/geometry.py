@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -76,5 +79,17 @@ def gram(z: Tensor) -> Tensor:
 
 def rank_of_gram(square: Tensor) -> Tensor:
     """RankMe from z's `gram`, best on the host: on a GPU, eigenvalues take longer than a step."""
-    sigma = torch.linalg.eigvalsh(square).clamp_min(0).sqrt()
+    with _one_thread():
+        sigma = torch.linalg.eigvalsh(square).clamp_min(0).sqrt()
     return torch.special.entr(sigma / sigma.sum()).sum().exp()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Inside this, torch has one thread: with a small matrix, several wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
