@@ -226,7 +226,7 @@ def table(args, ways, missing, found) -> Table:
         notes=[
             *(f"Skipped: {way}, which can't be imported here ({missing[way]})." for way in missing),
             f"Rounds: {args.rounds} (the median is shown), each the best of {args.repeats} in a "
-            "fresh process.",
+            f"fresh process{' for all sizes' if args.device == 'cuda' else ''}.",
         ],
         measured=measured,
         versions=installed("torch", "lightly", "pytorch-metric-learning"),

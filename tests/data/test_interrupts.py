@@ -92,6 +92,7 @@ def test_streamed_tells_a_broken_image_in_one_line_and_goes_on(
     split = read_folder(tmp_path, "own", side=32).train
     stream = source(split, torch.device("cpu"), side=16, workers=workers)
     assert isinstance(stream, Streamed)
+    assert len(list(stream.batches([[torch.tensor([3])]]))) == 1
     broken = tmp_path / "train" / "b" / "1.png"
     broken.write_bytes(b"garbage")
     for batches in (

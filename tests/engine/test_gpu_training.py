@@ -3,8 +3,10 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from normscope.engine import RunSpec, evaluate, train
 from normscope.engine.step import RecordedStep, Step
@@ -38,6 +40,27 @@ def test_recorded_steps_train_as_steps_one_by_one(accumulate, tmp_path: Path, mo
     # bf16 and the order of sums set them apart, a little more at each step
     torch.testing.assert_close(recorded, plain, rtol=0.03, atol=0)
     torch.testing.assert_close(recorded[:8], plain[:8], rtol=2e-3, atol=0)
+
+
+def test_recorded_steps_on_images_of_several_sizes(tmp_path: Path, monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    for kind, n in (("train", 400), ("test", 20)):
+        for i in range(n):
+            place = tmp_path / "own" / kind / str(i % 2) / f"{i}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shape = (*((40, 36), (32, 60), (45, 33))[i % 3], 3)
+            Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(place)
+    monkeypatch.setattr("normscope.data.folders._MOST_BYTES", 0)
+    values = {"net": "resnet18", "epochs": 4, "batch": 128, "log_every": 1, "knn_k": 5, "lr": 0.05}
+    spec = RunSpec(data=f"folder:{tmp_path / 'own'}", **values)
+    losses = []
+    for step in (RecordedStep, Step):
+        monkeypatch.setattr("normscope.engine.loop.step_for", step)
+        folder = tmp_path / step.__name__
+        result = train(spec, folder=folder, device="cuda", quiet=True, workers=2)
+        losses.append(torch.tensor([record["loss"] for record in result.metrics("step")]))
+    assert len(losses[0]) == 12
+    torch.testing.assert_close(losses[0], losses[1], rtol=5e-3, atol=0)
 
 
 def test_gpu_runs_resume_and_are_evaluated(tmp_path: Path) -> None:

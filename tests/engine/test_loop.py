@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,11 @@ from torch import Tensor, nn
 
 from normscope import data
 from normscope.augment import PRESETS
+from normscope.data import Split
 from normscope.engine import RunFolder, RunSpec, train
 from normscope.engine.compose import build
+from normscope.engine.interrupts import Stopped
+from normscope.engine.loop import Loop
 from normscope.engine.randomness import seed_for, shuffled
 
 # neither the batch nor the micro-batch divides it: 13 micro-batches of 4 and two images over
@@ -181,27 +185,70 @@ def test_train_equals_the_plain_loop(case: str, images: dict[str, str], tmp_path
     assert result.history("knn")[0] == result.history("norm_test")[0] == measured
 
 
-def test_training_from_files_is_training_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def write_pictures(folder: Path, *sizes: tuple[int, int]) -> str:
+    """Coloured noise of these sizes in turn, as the name of a dataset."""
     rng = np.random.default_rng(0)
     for kind, n in (("train", TRAIN), ("test", TEST)):
         for i in range(n):
-            place = tmp_path / "own" / kind / str(i % CLASSES) / f"{i}.png"
+            place = folder / kind / str(i % CLASSES) / f"{i}.png"
             place.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(256, size=(32, 32, 3), dtype=np.uint8)).save(place)
-    weights, epochs = [], []
-    for name, most in (("memory", 10**9), ("files", 0)):
-        monkeypatch.setattr("normscope.data.folders._MOST_BYTES", most)
-        values = SMALL | FELT | CASES["SimCLR"] | {"precision": "64"}
-        spec = RunSpec(**{**values, "data": f"folder:{tmp_path / 'own'}"})
-        result = train(spec, folder=tmp_path / name, device="cpu", quiet=True, workers=1)
-        weights.append(torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["method"])
-        epochs.append([(r["loss"], r.get("knn")) for r in result.metrics("epoch")])
-        lazy = isinstance(data.load(spec.data).train.images, data.LazyImages)
-        assert lazy == (name == "files")
-    torch.testing.assert_close(weights[0], weights[1], rtol=1e-9, atol=1e-12)
-    assert epochs[0] == epochs[1]
+            shape = (*sizes[i % len(sizes)], 3)
+            Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(place)
+    return f"folder:{folder}"
+
+
+def trained_in(folder: Path, name: str) -> tuple[dict[str, Tensor], list[tuple]]:
+    """The weights and the course of a run with one worker."""
+    spec = RunSpec(**(SMALL | FELT | CASES["SimCLR"] | {"precision": "64", "data": name}))
+    result = train(spec, folder=folder, device="cpu", quiet=True, workers=1)
+    weights = torch.load(folder / "checkpoint.pt", weights_only=True)["method"]
+    return weights, [(r["loss"], r.get("knn")) for r in result.metrics("epoch")]
+
+
+def test_training_from_files_is_training_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = write_pictures(tmp_path / "own", (32, 32))
+    memory, course = trained_in(tmp_path / "memory", name)
+    monkeypatch.setattr("normscope.data.folders._MOST_BYTES", 0)
+    assert isinstance(data.load(name).train.images, data.LazyImages)
+    files, same = trained_in(tmp_path / "files", name)
+    torch.testing.assert_close(files, memory, rtol=1e-9, atol=1e-12)
+    assert same == course
+
+
+def test_training_does_not_see_the_canvas_beyond_the_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("normscope.data.folders._MOST_BYTES", 0)
+    name = write_pictures(tmp_path / "own", (40, 36), (32, 50), (34, 33))
+    small, course = trained_in(tmp_path / "small", name)
+    monkeypatch.setattr(data.Streamed, "_canvas", 77)
+    large, same = trained_in(tmp_path / "large", name)
+    torch.testing.assert_close(large, small, rtol=1e-9, atol=1e-12)
+    assert same == course
+
+
+def test_a_run_that_stopped_after_an_epochs_last_step_goes_on_with_the_next(
+    images: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = RunSpec(**(SMALL | FELT | CASES["SimCLR"] | {"data": images["small"]}))
+    end, steps = 3, TRAIN // spec.batch  # of five epochs; 4 is the next to be judged
+
+    def asked(loop: Loop, _: Any) -> bool:
+        return loop.progress.step == end * steps
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_asked_to_stop", asked)
+        with pytest.raises(Stopped):
+            train(spec, folder=tmp_path / "stopped", device="cpu", quiet=True)
+    train(spec, folder=tmp_path / "stopped", resume=True, device="cpu", quiet=True)
+    train(spec, folder=tmp_path / "whole", device="cpu", quiet=True)
+    stopped, whole = (
+        torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["method"]
+        for name in ("stopped", "whole")
+    )
+    torch.testing.assert_close(stopped, whole, rtol=0, atol=0)
 
 
 def test_images_that_are_loaded_already_are_taken_as_they_are(
@@ -209,9 +256,12 @@ def test_images_that_are_loaded_already_are_taken_as_they_are(
 ) -> None:
     spec = RunSpec(**(SMALL | {"method": "simclr", "epochs": 1, "data": images["small"]}))
     loaded = data.load(spec.data)
-    one = train(spec, folder=tmp_path / "one", device="cpu", quiet=True)
-    two = train(spec, folder=tmp_path / "two", device="cpu", quiet=True, images=loaded)
-    assert (one.loss, one.knn) == (two.loss, two.knn)
+    dark = Split(np.zeros_like(loaded.train.images), loaded.train.labels)
+    as_it_is = train(spec, folder=tmp_path / "one", device="cpu", quiet=True)
+    for given, same in ((loaded, True), (replace(loaded, train=dark), False)):
+        folder = tmp_path / str(same)
+        found = train(spec, folder=folder, device="cpu", quiet=True, images=given)
+        assert (found.loss == as_it_is.loss) == same
     with pytest.raises(ValueError, match=r"images must be those of 'npz:.*', got 'digits'"):
         train(spec, folder=tmp_path / "three", images=data.load("digits"))
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ from normscope.engine import RunSpec, train
 from normscope.engine.compose import build
 from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
 from normscope.experiments.cell_views import cells_markdown, plot_courses
-from normscope.experiments.cells import Cell, above, course, gains, noise, train_cells
+from normscope.experiments.cells import (
+    Cell,
+    above,
+    course,
+    difference,
+    gains,
+    noise,
+    train_cells,
+)
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
 from normscope.experiments.runs import OutOfTime, trained, within
 
@@ -112,8 +121,15 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
         assert found.freedom == 2 * 39 * 2
         assert found.deviation == pytest.approx(strays, rel=0.2)
     claim = above(results, "second above first", cells[1], cells[0])
-    half = t_quantile(156) * noise(results, "simclr", "knn").deviation * math.sqrt(2 / 3)
+    points, strays = difference(results, cells[1], cells[0])
+    assert strays.deviation == pytest.approx(
+        max(math.sqrt(2) * noise(results, "simclr", "knn").deviation, statistics.stdev(points))
+    )
+    half = t_quantile(156) * strays.deviation / math.sqrt(3)
     assert claim.interval[1] - claim.value == pytest.approx(half)
+    cells[1]["runs"][0]["knn"] += 0.2  # two that stray further than the others
+    points, strays = difference(results, cells[1], cells[0])
+    assert strays.deviation == pytest.approx(statistics.stdev(points))
     alone = Results("accuracies", "small", 1, 0, {"key": "knn", "cells": [cells[0]]})
     assert noise(alone, "simclr", "knn") is None
 

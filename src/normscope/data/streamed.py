@@ -7,6 +7,7 @@ import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from itertools import chain
 from multiprocessing import resource_tracker
 from typing import Any
@@ -24,7 +25,7 @@ _PIECE = 32  # images that a worker decodes at a time: several share a batch
 _SAMPLE = 64  # images whose size decides the canvas
 _MOST_WORKERS = 16
 
-_Rows = tuple[bool, list[int]]  # whether they are to be fitted, and which
+_Rows = tuple[int | None, list[int]]  # side of the canvas, or None to fit them; and which
 _Piece = tuple[Tensor, Tensor]  # images and sizes, as in a batch
 
 
@@ -32,10 +33,11 @@ class Streamed:
     """Images as they are, decoded by worker processes, each in the corner of a canvas.
 
     Crops are left to the augmentation on the device. The canvas is a square as large as the
-    largest of a sample of the images, but at most twice `side`; what is larger is brought down to
-    it. Workers start with the first batch and stay; they are spawned, so a script that uses them
-    needs the usual `if __name__ == "__main__"`. Ctrl-C is for this process alone to answer: they
-    go on until it ends.
+    largest of a sample of the images, but at most four times `side`: what is larger is brought down
+    to it, and a crop of a sixteenth of it still has as many pixels as a view. Workers start with
+    the first batch and stay; they are spawned, so a script that uses them needs the usual
+    `if __name__ == "__main__"`. Ctrl-C is for this process alone to answer: they go on until it
+    ends.
 
     Args:
         split: whose images are `LazyImages`.
@@ -47,12 +49,12 @@ class Streamed:
     def __init__(self, split: Split, device: torch.device, *, side: int, workers: int) -> None:
         if not isinstance(split.images, LazyImages):
             raise invalid("split", "one whose images are lazy", split.images, "Use `source`.")
-        self.device = device
+        self.device, self._images, self._side = device, split.images, side
         self.labels = torch.from_numpy(np.array(split.labels)).to(device)
         self._plan = _Plan()
         self._starts_workers = workers > 0
         self._loader: DataLoader[_Piece | ValueError] = DataLoader(
-            _Decoded(split.images, side, _canvas(split.images, side)),
+            _Decoded(split.images, side),
             batch_sampler=self._plan,
             num_workers=workers,
             collate_fn=_as_it_is,
@@ -73,17 +75,22 @@ class Streamed:
         Args:
             epochs: of each epoch, one int64 CPU tensor of rows for each batch.
         """
-        for rows, images, sizes in self._run(chain.from_iterable(epochs), fit=False):
+        for rows, images, sizes in self._run(chain.from_iterable(epochs), self._canvas):
             labels = self.labels[rows.to(self.device, non_blocking=True)]
             yield Batch(images, sizes, labels)
 
     def evaluation_batches(self, batch: int) -> Iterator[Tensor]:
         """All images in order, shorter side to `side` and centre crop, uint8 (n, 3, side, side)."""
-        for _, images, _ in self._run(torch.arange(len(self)).split(batch), fit=True):
+        for _, images, _ in self._run(torch.arange(len(self)).split(batch), None):
             yield images
 
+    @cached_property
+    def _canvas(self) -> int:
+        every = range(0, len(self), max(1, len(self) // _SAMPLE))
+        return min(4 * self._side, max(max(self._images[i].shape[:2]) for i in every))
+
     def _run(
-        self, batches: Iterable[Tensor], *, fit: bool
+        self, batches: Iterable[Tensor], canvas: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each batch's rows, images and sizes, put together from its pieces on the device."""
         asked: deque[Tensor] = deque()  # the rows of batches that workers have begun
@@ -91,16 +98,19 @@ class Streamed:
         def pieces() -> Iterator[_Rows]:
             for rows in batches:
                 asked.append(rows)
-                yield from ((fit, piece.tolist()) for piece in rows.split(_PIECE))
+                yield from ((canvas, piece.tolist()) for piece in rows.split(_PIECE))
 
         self._plan.pieces = plan = pieces()
         with _interrupts_held() if self._starts_workers else nullcontext():
             found = iter(self._loader)
         self._starts_workers = False  # they stay
         images, sizes = [], []
-        for part in found:
-            if self._plan.pieces is not plan:
+        while True:
+            if self._plan.pieces is not plan:  # workers are on with another pass
                 raise RuntimeError("These batches ended when others were asked for. Finish first.")
+            part = next(found, None)
+            if part is None:
+                return
             if isinstance(part, ValueError):
                 raise part
             images.append(part[0].to(self.device, non_blocking=True))
@@ -145,14 +155,14 @@ class _Decoded(Dataset["_Piece | ValueError"]):
     The error of a broken image is given back: raised there, it would come as a traceback.
     """
 
-    def __init__(self, images: LazyImages, side: int, canvas: int) -> None:
-        self.images, self.side, self.canvas = images, side, canvas
+    def __init__(self, images: LazyImages, side: int) -> None:
+        self.images, self.side = images, side
 
     def __getitems__(self, piece: Any) -> _Piece | ValueError:
         """Some images, or what is wrong with the first that is broken."""
-        fit, rows = piece
+        canvas, rows = piece
         try:
-            return self._fitted(rows) if fit else self._on_canvases(rows)
+            return self._fitted(rows) if canvas is None else self._on_canvases(rows, canvas)
         except ValueError as error:
             return error
 
@@ -164,12 +174,12 @@ class _Decoded(Dataset["_Piece | ValueError"]):
         sizes = torch.full((len(rows), 2), self.side)
         return torch.from_numpy(np.stack([np.asarray(image) for image in images])), sizes
 
-    def _on_canvases(self, rows: list[int]) -> _Piece:
+    def _on_canvases(self, rows: list[int], canvas: int) -> _Piece:
         """Images of any size in the top left corner, uint8 (n, canvas, canvas, 3), and sizes."""
-        images = np.zeros((len(rows), self.canvas, self.canvas, 3), np.uint8)
+        images = np.zeros((len(rows), canvas, canvas, 3), np.uint8)
         sizes = torch.empty(len(rows), 2, dtype=torch.int64)
         for place, i in enumerate(rows):
-            image = _shrunk(self.images[i], self.canvas)
+            image = _shrunk(self.images[i], canvas)
             height, width = image.shape[:2]
             images[place, :height, :width] = image
             sizes[place, 0], sizes[place, 1] = height, width
@@ -187,12 +197,6 @@ def _shrunk(image: np.ndarray, longest: int) -> np.ndarray:
     size = (max(1, round(scale * width)), max(1, round(scale * height)))
     resized = Image.fromarray(image).resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
     return np.asarray(resized)
-
-
-def _canvas(images: LazyImages, side: int) -> int:
-    """Side of a square that holds a sample of the images, at most twice that of the views."""
-    every = range(0, len(images), max(1, len(images) // _SAMPLE))
-    return min(2 * side, max(max(images[i].shape[:2]) for i in every))
 
 
 def _as_it_is(piece: Any) -> Any:

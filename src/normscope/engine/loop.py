@@ -136,7 +136,9 @@ class Loop:
         """Train the epochs that are left."""
         while self.progress.epoch < self.spec.epochs:
             first, last = self.progress.epoch, self._next_evaluation()
-            batches = self._timed(self.train.batches(self._epochs(first, last)))
+            batches = self._timed(
+                self.train.batches(self._epochs(first, last, self.progress.micro))
+            )
             for _ in range(first, last):
                 self._epoch(batches, interrupts)
 
@@ -156,9 +158,8 @@ class Loop:
         """The epoch after which networks are judged next: 1, 2, 4, 8, ... and the last."""
         return min(1 << self.progress.epoch.bit_length(), self.spec.epochs)
 
-    def _epochs(self, first: int, last: int) -> Iterator[list[Tensor]]:
-        """The rows of each micro-batch that is left, this process's share, epoch after epoch."""
-        done = self.progress.micro
+    def _epochs(self, first: int, last: int, done: int) -> Iterator[list[Tensor]]:
+        """The rows of each micro-batch, this process's share; of the first epoch, after `done`."""
         for epoch in range(first, last):
             order = shuffled(self.spec.seed, epoch, len(self.train))
             micros = order[: self.micros * self.micro_batch].split(self.micro_batch)

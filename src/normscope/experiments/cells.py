@@ -164,7 +164,7 @@ def per_cent(cell: Mapping[str, Any], key: str) -> list[float]:
 def above(
     results: Results,
     sentence: str,
-    better: Mapping[str, Any],
+    cell: Mapping[str, Any],
     base: Mapping[str, Any],
     region: tuple[float, float] = (0.0, math.inf),
     *,
@@ -172,34 +172,41 @@ def above(
     paper: str = NOT_IN_PAPER,
     recipe: str | None = None,
 ) -> Claim:
-    """A claim on how many points of a share lie between two cells of one method.
-
-    The noise is that of all the method's cells: two or three seeds of a cell say little of it.
+    """A claim on how many points of a share a cell is above another of its method.
 
     Args:
         results: with both cells.
         sentence: what is claimed.
-        better: the cell that is compared.
-        base: with which it is compared.
+        cell: what is compared.
+        base: with what.
         region: of the points, where the claim is true.
         key: the share.
         paper: what the paper says.
         recipe: the base's unless given.
     """
-    rows = zip(per_cent(better, key), per_cent(base, key), strict=True)
-    one = noise(results, base["values"]["method"], key)
-    return Claim.over_seeds(
-        sentence,
-        [a - b for a, b in rows],
-        region,
-        paper=paper,
-        recipe=base["recipe"] if recipe is None else recipe,
-        noise=one and Noise(math.sqrt(2) * one.deviation, one.freedom),
-    )
+    points, strays = difference(results, cell, base, key)
+    told = base["recipe"] if recipe is None else recipe
+    return Claim.over_seeds(sentence, points, region, paper=paper, recipe=told, noise=strays)
+
+
+def difference(
+    results: Results, cell: Mapping[str, Any], base: Mapping[str, Any], key: str = "knn"
+) -> tuple[list[float], Noise | None]:
+    """Points of a share between two cells of a method, seed by seed, and how far one strays.
+
+    Two or three seeds say little of that, so it is taken from all the method's cells; from these
+    two alone where they stray further, for not all cells need be alike.
+    """
+    points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
+    every = noise(results, base["values"]["method"], key)
+    if every is None:
+        return points, None
+    own = statistics.stdev(points) if len(points) > 1 else 0.0
+    return points, Noise(max(own, math.sqrt(2) * every.deviation), every.freedom)
 
 
 def noise(results: Results, method: str, key: str) -> Noise | None:
-    """How far a share, in per cent, strays in a method's cells; None if nothing tells.
+    """How far a share, in per cent, strays in a method's cells, all alike; None if nothing tells.
 
     What is left once each cell has its mean, and each seed of a column and reading its own: two
     cells are compared seed by seed.

@@ -25,7 +25,7 @@ from normscope.experiments.cells import (
     above,
     cells_of,
     course,
-    per_cent,
+    difference,
     train_cells,
 )
 from normscope.experiments.results import Claim, Results, Scale
@@ -84,8 +84,7 @@ def check(results: Results) -> list[Claim]:
                 )
             )
             if cell["row"] == f"c = {3.0:.2g}":
-                pairs = zip(per_cent(cell, "early"), per_cent(none, "early"), strict=True)
-                gains[method] = [a - b for a, b in pairs]
+                gains[method], _ = difference(results, cell, none, "early")
     for method in ("SimSiam", "BYOL"):
         claims.append(
             Claim.over_seeds(

@@ -34,11 +34,11 @@ from normscope.experiments.cells import (
     Cell,
     above,
     cells_of,
-    per_cent,
+    difference,
     recipes_at,
     train_cells,
 )
-from normscope.experiments.results import Claim, Results, Scale
+from normscope.experiments.results import Claim, Results, Scale, mean_interval
 from normscope.experiments.runs import epochs_at, spec_at
 from normscope.report.figures import BLUE, GREY, new_figure
 
@@ -158,13 +158,12 @@ def plot(results: Results) -> Figure:
             cell = cells.get((row, column, recipe))
             if cell is None:
                 continue
-            gain = above(results, row, cell, base)
-            pairs = zip(per_cent(cell, "knn"), per_cent(base, "knn"), strict=True)
-            values = [a - b for a, b in pairs]
-            ax.barh(i, gain.value, color=BLUE, alpha=0.7)
-            ax.plot(gain.interval, [i, i], color=GREY)
+            values, strays = difference(results, cell, base)
+            mean, interval = mean_interval(values, strays)
+            ax.barh(i, mean, color=BLUE, alpha=0.7)
+            ax.plot(interval, [i, i], color=GREY)
             ax.plot(values, [i] * len(values), "o", color="black", markersize=3)
-            everything += [*values, *gain.interval]
+            everything += [*values, *interval]
         ax.set_xlim(1.05 * min(-1.0, *everything), 1.05 * max(1.0, *everything))
         ax.set_title(f"{column}, {recipe.replace('_', ' ')}")
         ax.set_xlabel("kNN above the default, points")

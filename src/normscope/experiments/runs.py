@@ -66,6 +66,9 @@ def time_is_up() -> bool:
     return time.monotonic() >= _until
 
 
+_images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
+
+
 def trained(spec: RunSpec) -> RunResult:
     """The finished run of a spec: trained now, gone on with, or found.
 
@@ -74,15 +77,12 @@ def trained(spec: RunSpec) -> RunResult:
     if time_is_up():
         raise OutOfTime
     folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
-    images = (
-        None if RunFolder(folder).result_file.exists() else _images(spec.data, data.default_root())
-    )
+    images = None
+    if not RunFolder(folder).result_file.exists():
+        images = _images(spec.data, data.default_root())
     result = train(spec, folder=folder, resume=True, images=images, until=_until)
     _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}
     return result
-
-
-_images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
 def judged(spec: RunSpec) -> dict[str, Any]:

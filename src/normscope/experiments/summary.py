@@ -17,9 +17,9 @@ Made from the JSON files in this folder by `normscope reproduce`; do not edit. A
 computed: *reproduced* if the 95 % confidence interval over seeds lies within the values for which
 the sentence is true, *not reproduced* if it lies outside, *inconclusive* if it straddles an edge.
 A claim that came out false stays, marked false.
-Where the cells of a table are compared seed by seed, the noise is that of all the cells of a
-method: what is left once each cell has its mean and each seed of a column its own. In a table's
-cells, brackets hold the lowest and the highest seed.
+Where a cell of a table is set against another of its method, the noise is that of all the method's
+cells, taken as alike (what is left once each cell has its mean and each seed of a column its own),
+or that of the two, if larger. In a table's cells, brackets hold the lowest and the highest seed.
 """
 
 
