@@ -197,10 +197,13 @@ def write_pictures(folder: Path, *sizes: tuple[int, int]) -> str:
     return f"folder:{folder}"
 
 
-def trained_in(folder: Path, name: str) -> tuple[dict[str, Tensor], list[tuple]]:
-    """The weights and the course of a run with one worker."""
-    spec = RunSpec(**(SMALL | FELT | CASES["SimCLR"] | {"precision": "64", "data": name}))
-    result = train(spec, folder=folder, device="cpu", quiet=True, workers=1)
+def trained_in(
+    folder: Path, name: str, *, workers: int = 0
+) -> tuple[dict[str, Tensor], list[tuple]]:
+    """The weights and the course of a short run."""
+    values = SMALL | FELT | {"method": "simclr", "epochs": 4, "options": SIMCLR, "data": name}
+    spec = RunSpec(**values, precision="64")
+    result = train(spec, folder=folder, device="cpu", quiet=True, workers=workers)
     weights = torch.load(folder / "checkpoint.pt", weights_only=True)["method"]
     return weights, [(r["loss"], r.get("knn")) for r in result.metrics("epoch")]
 
@@ -212,7 +215,7 @@ def test_training_from_files_is_training_from_memory(
     memory, course = trained_in(tmp_path / "memory", name)
     monkeypatch.setattr("normscope.data.folders._MOST_BYTES", 0)
     assert isinstance(data.load(name).train.images, data.LazyImages)
-    files, same = trained_in(tmp_path / "files", name)
+    files, same = trained_in(tmp_path / "files", name, workers=1)
     torch.testing.assert_close(files, memory, rtol=1e-9, atol=1e-12)
     assert same == course
 
