@@ -133,6 +133,10 @@ def main() -> None:
     for name in ("epochs", "seeds"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}.")
+    import torch  # slow, and the workers have it too
+
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device must be cpu, got 'cuda': there is no CUDA device here.")
     found: dict[str, Any] = {way: [] for way in WAYS}
     name = args.name or f"accuracy-{args.device}"
     with ExitStack() as stack:

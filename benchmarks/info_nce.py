@@ -188,7 +188,7 @@ def main() -> None:
                 for n, run in zip(sizes, in_own_process(way, sizes, args), strict=True):
                     found.setdefault((n, way), []).append(run)
     if not any(isinstance(run, dict) for runs in found.values() for run in runs):
-        raise SystemExit(f"nothing could be measured: {found}")
+        raise SystemExit(f"nothing could be measured: {found or missing}")
     table(args, ways, missing, found).save(args.name or f"info_nce-{args.device}", args.folder)
 
 
@@ -205,8 +205,8 @@ def table(args, ways, missing, found) -> Table:
             if way not in medians:
                 rows.append([str(n), way, str(found[n, way][-1]), "-", "-", "-"])
                 continue
-            own, this = medians[ways[0]], medians[way]
-            if abs(own["loss"] - this["loss"]) > 1e-3:
+            own, this = medians.get(ways[0], {}), medians[way]
+            if own and abs(own["loss"] - this["loss"]) > 1e-3:
                 raise SystemExit(f"{way} computes another loss: {this['loss']} != {own['loss']}")
             rows.append(
                 [
@@ -214,8 +214,8 @@ def table(args, ways, missing, found) -> Table:
                     way,
                     f"{1e3 * this['seconds']:.1f}",
                     f"{this['bytes'] / 1e6:.1f}",
-                    f"{this['seconds'] / own['seconds']:.2f}",
-                    f"{this['bytes'] / own['bytes']:.1f}",
+                    f"{this['seconds'] / own['seconds']:.2f}" if own else "-",
+                    f"{this['bytes'] / own['bytes']:.1f}" if own and own["bytes"] else "-",
                 ]
             )
         measured[str(n)] = medians

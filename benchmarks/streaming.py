@@ -27,6 +27,7 @@ from tables import HERE, Table, installed
 
 DISTINCT = 500  # pictures; the other files are links to them
 CLASSES = 2
+SIDES = (32, 64, 128, 224)  # that a folder is trained at
 
 
 def picture_folder(folder: Path, n: int, side: int) -> str:
@@ -77,14 +78,14 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--nets", nargs="+", default=["resnet18"])
-    parser.add_argument("--sides", nargs="+", type=int, default=[128, 224])
+    parser.add_argument("--sides", nargs="+", type=int, choices=SIDES, default=[128, 224])
     parser.add_argument("--images", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--name", help="of the JSON file; streaming-DEVICE unless given")
     parser.add_argument("--folder", type=Path, default=HERE, help="where README.md is made")
     args = parser.parse_args()
-    if args.batch < 2 or min(args.sides) < 1:
-        parser.error("--batch must be at least 2, and --sides at least 1.")
+    if args.batch < 2:
+        parser.error(f"--batch must be at least 2, got {args.batch}.")
     if args.images < args.batch:
         parser.error(f"--images must be at least the batch of {args.batch}, got {args.images}.")
     if args.device == "cuda" and not torch.cuda.is_available():

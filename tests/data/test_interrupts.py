@@ -28,7 +28,8 @@ def main():
         print("batch", flush=True)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: print("noted", flush=True))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: print("noted", flush=True))
     main()
 """
 
@@ -46,9 +47,9 @@ def test_workers_outlive_interrupts_but_not_their_parent(tmp_path: Path, write_i
         while "batch" not in said.read_text():  # while the workers start
             interrupt(process)
             time.sleep(0.03)
-        for _ in range(3):  # while they run: each is noted, and batches go on
+        for number in (signal.SIGINT, signal.SIGTERM) * 2:  # each is noted, and batches go on
             noted = said.read_text().count("noted")
-            interrupt(process)
+            interrupt(process, number)
             wait_for(lambda noted=noted: said.read_text().count("noted") > noted, process)
             before = said.read_text().count("batch")
             wait_for(lambda n=before: said.read_text().count("batch") > n + 20, process)
@@ -63,9 +64,31 @@ def test_workers_outlive_interrupts_but_not_their_parent(tmp_path: Path, write_i
         time.sleep(0.05)
 
 
-def interrupt(process: subprocess.Popen) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of process groups")
+def test_workers_end_if_their_parent_is_killed_while_they_start(
+    tmp_path: Path, write_images
+) -> None:
+    write_images(tmp_path / "own", each=4, sizes=[(40, 40)])
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "own")]
+    with (tmp_path / "said").open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("needs /proc")
+    wait_for(lambda: len(children.read_text().split()) > 1, process)  # and the resource tracker
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while alive(process.pid):
+        assert time.monotonic() < deadline, "a worker outlived the process"
+        time.sleep(0.05)
+
+
+def interrupt(process: subprocess.Popen, number: int = signal.SIGINT) -> None:
     assert process.poll() is None, "it ended"
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
 
 
 def wait_for(happened: Callable[[], bool], process: subprocess.Popen) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from normscope import data
-from normscope.data import ImageArrays, Resident, Split
+from normscope.data import ImageArrays, Resident, Split, source
+from normscope.data.folders import read_folder
 from normscope.engine import RunFolder, RunSpec, evaluate, train, trust
 from normscope.engine.compose import build
 from normscope.engine.evaluate import knn_and_norm
@@ -189,6 +191,22 @@ def test_gallery_shows_the_ends_of_each_class(
             rows = np.flatnonzero(digits.test.labels == c)
             np.testing.assert_array_equal(file["highest"][c, 0], pixels[rows[norms[rows].argmax()]])
             np.testing.assert_array_equal(file["lowest"][c, 0], pixels[rows[norms[rows].argmin()]])
+
+
+def test_gallery_shows_images_in_files_as_the_network_sees_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("train", "test"):
+        for i, size in enumerate([(40, 36, 3), (50, 70, 3), (32, 32, 3), (33, 90, 3)]):
+            place = tmp_path / kind / "ab"[i % 2] / f"{i}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(256, size=size, dtype=np.uint8)).save(place)
+    images = read_folder(tmp_path, "own", side=32)
+    shown = trust.gallery(images, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4, bool))
+    assert shown["highest"].shape == shown["lowest"].shape == (2, 10, 32, 32, 3)
+    [seen] = source(images.test, torch.device("cpu"), side=32, workers=0).evaluation_batches(4)
+    every = shown["lowest"].reshape(-1, 32, 32, 3)
+    for row, pixels in zip(shown["lowest_rows"].flat, every, strict=True):
+        np.testing.assert_array_equal(pixels, seen[row].permute(1, 2, 0))
 
 
 def test_what_cannot_be_said_of_few_images_is_null_in_json() -> None:

@@ -59,6 +59,7 @@ def test_hash_differs_with_every_field_that_differs() -> None:
         ({"epochs": 0}, "epochs must be a whole number from 1 up, got 0"),
         ({"epochs": 2.5}, "epochs must be a whole number"),
         ({"batch": 100, "accumulate": 3}, "accumulate must be a divisor of batch 100"),
+        ({"batch": 64, "accumulate": 64}, "accumulate must be below batch 64"),
         ({"lr": float("nan")}, "lr must be a positive finite number"),
         ({"weight_decay": -1.0}, "weight_decay must be zero or more"),
         ({"cut": 0.0}, "cut must be a positive finite number"),

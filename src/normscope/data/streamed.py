@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from multiprocessing import resource_tracker
 from typing import Any
@@ -36,8 +37,8 @@ class Streamed:
     largest of a sample of the images, but at most four times `side`: what is larger is brought down
     to it, and a crop of a sixteenth of it still has as many pixels as a view. Workers start with
     the first batch and stay; they are spawned, so a script that uses them needs the usual
-    `if __name__ == "__main__"`. Ctrl-C is for this process alone to answer: they go on until it
-    ends.
+    `if __name__ == "__main__"`. Ctrl-C and SIGTERM are for this process alone to answer: they
+    go on until it ends.
 
     Args:
         split: whose images are `LazyImages`.
@@ -61,6 +62,7 @@ class Streamed:
             multiprocessing_context="spawn" if workers else None,
             persistent_workers=workers > 0,
             pin_memory=device.type == "cuda",
+            worker_init_fn=partial(_begin, os.getpid()),
             generator=torch.Generator(),  # of its own: torch's random state stays as it is
         )
 
@@ -122,21 +124,38 @@ class Streamed:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Inside this, SIGINT waits, and processes that start here never receive it.
+    """Inside this, SIGINT and SIGTERM wait, and processes that start here never receive them.
 
-    A terminal sends Ctrl-C to workers too, and without them a loop could not go on to where it
-    saves. A blocked signal stays blocked in what is spawned, from its first instruction; and it is
-    not lost to this process, as an ignored one would be while large lists travel to workers.
+    A terminal sends Ctrl-C to workers too, `timeout` and torchrun SIGTERM, and without workers a
+    loop could not go on to where it saves. A blocked signal stays blocked in what is spawned, from
+    its first instruction; and it is not lost to this process, as an ignored one would be while
+    large lists travel to workers.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     resource_tracker.ensure_running()  # before Python 3.12, its start unblocks SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(parent: int, _worker: int) -> None:
+    """What a worker does first: end if its parent has, and heed SIGTERM from it alone."""
+    if os.getppid() != parent:
+        os._exit(1)  # torch's own watch would wait for whoever adopted it
+    if hasattr(signal, "sigwaitinfo"):
+        threading.Thread(target=_end_when_told, args=(parent,), daemon=True).start()
+    elif hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _end_when_told(parent: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(0)
 
 
 class _Plan(Sampler[Any]):

@@ -136,7 +136,7 @@ class RunSpec:
                 _check_name(f.name, getattr(self, f.name), choices)
         for name in ("epochs", "accumulate", "knn_k", "log_every"):
             _check_integer(name, getattr(self, name), 1)
-        _check_integer("batch", self.batch, 2)  # one image has no negative and no statistics
+        _check_integer("batch", self.batch, 2)
         _check_integer("seed", self.seed, 0)
         if self.seed >= 2**63:
             raise invalid("seed", "below 2 to the power of 63", str(self.seed), "Usual: 0.")
@@ -158,6 +158,9 @@ class RunSpec:
         if self.batch % self.accumulate:
             advice = "Micro-batches are of one size."
             raise invalid("accumulate", f"a divisor of batch {self.batch}", self.accumulate, advice)
+        if self.batch == self.accumulate:
+            advice = "A micro-batch of one image has no negative and no statistics."
+            raise invalid("accumulate", f"below batch {self.batch}", self.accumulate, advice)
         if self.momentum >= 1:
             raise invalid("momentum", "below 1", self.momentum, "Usual: 0.9.")
         _check_options(METHODS[self.method], self.options)

@@ -14,7 +14,8 @@ from torch import Tensor
 from normscope._checks import invalid
 from normscope._files import without_nan
 from normscope._sphere import safe_norm
-from normscope.data import ImageArrays, cifar10h, cifar10n, cifar100n, vote_entropy
+from normscope.data import ImageArrays, LazyImages, cifar10h, cifar10n, cifar100n, vote_entropy
+from normscope.data.images import fitted
 from normscope.evaluation import (
     Agreement,
     NormConfidence,
@@ -176,12 +177,19 @@ def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict
             rows = np.flatnonzero(labels == c)
             chosen.append(np.resize(rows[np.argsort(sign * norms[rows], kind="stable")], _SHOWN))
         rows = np.stack(chosen)
-        pixels = [np.asarray(images.test.images[int(i)]) for i in rows.flat]
-        found[name] = (
-            np.stack(pixels).transpose(0, 2, 3, 1).reshape(*rows.shape, *pixels[0].shape[1:], 3)
-        )
+        pixels = np.stack([_shown(images, int(i)) for i in rows.flat])
+        found[name] = pixels.reshape(*rows.shape, *pixels.shape[1:])
         found[f"{name}_rows"], found[f"{name}_correct"] = rows, correct[rows]
     return found
+
+
+def _shown(images: ImageArrays, i: int) -> np.ndarray:
+    """A test image as the network sees it, (h, w, 3)."""
+    if not isinstance(images.test.images, LazyImages):
+        return images.test.images[i].transpose(1, 2, 0)
+    from PIL import Image
+
+    return np.asarray(fitted(Image.fromarray(images.test.images[i]), images.side))
 
 
 def _plain(found: Agreement) -> dict[str, Any]:
