@@ -56,12 +56,7 @@ def test_workers_outlive_interrupts_but_not_their_parent(tmp_path: Path, write_i
         assert said.read_text().count("noted") > 10
         assert errors.read_text() == ""
     finally:
-        process.kill()
-        process.wait()
-    deadline = time.monotonic() + 20
-    while alive(process.pid):
-        assert time.monotonic() < deadline, "a worker outlived the process"
-        time.sleep(0.05)
+        kill_and_watch(process)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of process groups")
@@ -78,12 +73,7 @@ def test_workers_end_if_their_parent_is_killed_while_they_start(
         process.kill()
         pytest.skip("needs /proc")
     wait_for(lambda: len(children.read_text().split()) > 1, process)  # and the resource tracker
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 20
-    while alive(process.pid):
-        assert time.monotonic() < deadline, "a worker outlived the process"
-        time.sleep(0.05)
+    kill_and_watch(process)
 
 
 def interrupt(process: subprocess.Popen, number: int = signal.SIGINT) -> None:
@@ -97,6 +87,16 @@ def wait_for(happened: Callable[[], bool], process: subprocess.Popen) -> None:
         assert process.poll() is None, "it ended"
         assert time.monotonic() < deadline, "it hangs"
         time.sleep(0.01)
+
+
+def kill_and_watch(process: subprocess.Popen) -> None:
+    """End a process, and see its workers end."""
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while alive(process.pid):
+        assert time.monotonic() < deadline, "a worker outlived the process"
+        time.sleep(0.05)
 
 
 def alive(group: int) -> bool:
