@@ -3,8 +3,8 @@
     python benchmarks/streaming.py --device cuda --sides 128 224 --nets resnet18 resnet50
 
 Trains on a folder of JPEG files that is too large for memory: workers decode, and the augmentation
-runs on the device. `waited` is the share of an epoch in which the loop had no
-images; `resident` the same network on as large images that lie on the device, which is the limit.
+runs on the device. `waited` is the share of an epoch in which the device had no images to work on;
+`resident` the same network on as large images that lie on the device, which is the limit.
 """
 
 from __future__ import annotations

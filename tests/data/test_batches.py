@@ -15,6 +15,7 @@ from PIL import Image
 from normscope.data import LazyImages, Resident, Split, Streamed, source
 from normscope.data.folders import read_folder
 from normscope.data.images import fitted
+from normscope.data.slots import piece_of
 
 CPU = torch.device("cpu")
 
@@ -97,7 +98,27 @@ def test_streamed_puts_a_batch_together_from_many_pieces(tmp_path: Path, write_i
         assert batch.sizes is not None
         for image, (h, w), i in zip(batch.images, batch.sizes, chosen, strict=True):
             np.testing.assert_array_equal(image[:, :h, :w], split.images[int(i)].transpose(2, 0, 1))
+            assert not image[:, h:].any()  # though larger images have lain there
+            assert not image[:, :, w:].any()
         np.testing.assert_array_equal(batch.labels, split.labels[chosen.numpy()])
+
+
+def test_pieces_of_large_images_are_small() -> None:
+    assert piece_of(32) == 32
+    assert piece_of(896) == 3
+    assert piece_of(10_000) == 1
+
+
+def test_streamed_takes_large_images_a_few_at_a_time(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path, each=4, sizes=[(720, 900), (600, 500)])
+    split = read_folder(tmp_path, "own", side=224).train
+    assert isinstance(split.images, LazyImages)
+    [batch] = streamed(split, workers=2, side=224).batches([[torch.arange(8)]])
+    assert batch.sizes is not None
+    assert batch.sizes.tolist() == [[896, 717], [500, 600]] * 4
+    for image, (h, w), i in list(zip(batch.images, batch.sizes, range(8), strict=True))[1::2]:
+        np.testing.assert_array_equal(image[:, :h, :w], split.images[i].transpose(2, 0, 1))
+        assert not image[:, h:].any()
 
 
 def test_streamed_is_the_same_with_and_without_workers_pass_after_pass(lazy: Split) -> None:
@@ -134,6 +155,27 @@ def test_streamed_refuses_passes_that_overlap(lazy: Split, workers: int, finishe
     with pytest.raises(RuntimeError, match="These batches ended when others were asked for"):
         next(first)
     assert sum(map(len, [*parts, *second])) == 8  # and does the other no harm
+
+
+def test_too_little_shared_memory_is_told_in_one_line(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path, each=40, sizes=[(300, 300)])
+    script = f"""
+import torch
+from pathlib import Path
+from normscope.data import source
+from normscope.data.folders import read_folder
+split = read_folder(Path({str(tmp_path)!r}), "own", side=224).train
+next(source(split, torch.device("cpu"), side=224, workers=2).batches([torch.arange(80).split(40)]))
+"""
+    small = 'mount -t tmpfs -o size=1M tmpfs /dev/shm || exit 77; exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", small, "sh", sys.executable, "-c", script]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    if done.returncode in (1, 77) and "ValueError" not in done.stderr:
+        pytest.skip("needs the right to mount")
+    assert "ValueError: shared memory must be of 42 MB at least, got 'less'." in done.stderr
 
 
 def test_batches_refuse_wrong_arguments(lazy: Split) -> None:

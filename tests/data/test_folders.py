@@ -3,6 +3,7 @@
 import io
 import pickle
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,21 @@ def test_folder_images_stay_in_files_when_told_a_side(tmp_path: Path, write_imag
     before = arrays.checksum
     Image.new("RGB", (9, 9)).save(tmp_path / "test" / "a" / "0.png")
     assert folders.read_folder(tmp_path, "own", side=32).checksum != before
+
+
+def test_many_names_fit_into_the_pipe_by_which_a_worker_starts(tmp_path: Path) -> None:
+    names = [*(f"train/class {i % 7}/Bild Nr. {i}.jpg" for i in range(5000)), "train/a/ü 字.png"]
+    (tmp_path / "train/a").mkdir(parents=True)
+    Image.new("RGB", (9, 7)).save(tmp_path / names[-1])
+    images = folders.ImageFiles(tmp_path, names)
+    assert len(images) == 5001
+    assert images[5000].shape == (7, 9, 3)
+    with pytest.raises(
+        ValueError, match=r"train/class 1/Bild Nr\. 4999\.jpg must be a whole image"
+    ):
+        images[4999]
+    sent = ForkingPickler.dumps(images)  # as it goes to a worker
+    assert len(sent) < 2**16
 
 
 def test_folder_names_what_is_missing_or_broken(tmp_path: Path, write_images) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from normscope._checks import invalid
 from normscope.data.images import (
@@ -30,16 +31,24 @@ _BROKEN = "Remove or replace it."
 
 
 class ImageFiles(LazyImages):
-    """Image files below one folder, decoded when asked for."""
+    """Image files below one folder, decoded when asked for.
+
+    The names are kept in tensors, which worker processes share. In a list each would be sent its
+    own copy, and as a pipe holds 64 KB they would start one after the other, not side by side.
+    """
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
-        self.root, self.names = root, tuple(names)
+        encoded = [os.fsencode(name) for name in names]
+        self.root = root
+        self._names = torch.frombuffer(bytearray(b"".join(encoded)), dtype=torch.uint8)
+        self._ends = torch.tensor([0, *map(len, encoded)]).cumsum(0)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self._ends) - 1
 
     def __getitem__(self, i: int) -> np.ndarray:
-        path = self.root / self.names[i]
+        start, end = self._ends[i : i + 2].tolist()
+        path = self.root / os.fsdecode(self._names[start:end].numpy().tobytes())
         return np.asarray(opened(path, str(path), _BROKEN))
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -21,13 +21,13 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from normscope._checks import invalid
 from normscope.data.images import LazyImages, Split, fitted
 from normscope.data.resident import Batch, Resident
+from normscope.data.slots import Piece, Slots, piece_of
 
-_PIECE = 32  # images that a worker decodes at a time: several share a batch
 _SAMPLE = 64  # images whose size decides the canvas
 _MOST_WORKERS = 16
+_EACH = 2  # pieces that a worker has before it
 
-_Rows = tuple[int | None, list[int]]  # side of the canvas, or None to fit them; and which
-_Piece = tuple[Tensor, Tensor]  # images and sizes, as in a batch
+_Asked = tuple[int, int | None, list[int]]  # slot, canvas or None to fit them, and which
 
 
 class Streamed:
@@ -42,7 +42,7 @@ class Streamed:
 
     Args:
         split: whose images are `LazyImages`.
-        device: where batches go; they are pinned for CUDA.
+        device: where batches go.
         side: of the views and of the images that are evaluated, in pixels.
         workers: processes; 0 decodes in this one.
     """
@@ -52,19 +52,8 @@ class Streamed:
             raise invalid("split", "one whose images are lazy", split.images, "Use `source`.")
         self.device, self._images, self._side = device, split.images, side
         self.labels = torch.from_numpy(np.array(split.labels)).to(device)
-        self._plan = _Plan()
-        self._starts_workers = workers > 0
-        self._loader: DataLoader[_Piece | ValueError] = DataLoader(
-            _Decoded(split.images, side),
-            batch_sampler=self._plan,
-            num_workers=workers,
-            collate_fn=_as_it_is,
-            multiprocessing_context="spawn" if workers else None,
-            persistent_workers=workers > 0,
-            pin_memory=device.type == "cuda",
-            worker_init_fn=partial(_begin, os.getpid()),
-            generator=torch.Generator(),  # of its own: torch's random state stays as it is
-        )
+        self._workers = workers
+        self._plan, self._started = _Plan(), False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -91,35 +80,63 @@ class Streamed:
         every = range(0, len(self), max(1, len(self) // _SAMPLE))
         return min(4 * self._side, max(max(self._images[i].shape[:2]) for i in every))
 
+    @cached_property
+    def _slots(self) -> Slots:
+        side = max(self._side, self._canvas)
+        workers = min(self._workers, -(-len(self) // piece_of(side)))
+        # one more than pieces can be asked for: that is on its way to the device
+        n = _EACH * workers + 1
+        return Slots(n, side=side, device=self.device, shared=workers > 0)
+
+    @cached_property
+    def _loader(self) -> DataLoader[Piece | ValueError]:
+        workers = len(self._slots.memory) // _EACH
+        return DataLoader(
+            _Decoded(self._images, self._side, self._slots.memory),
+            batch_sampler=self._plan,
+            num_workers=workers,
+            prefetch_factor=_EACH if workers else None,
+            collate_fn=_as_it_is,
+            multiprocessing_context="spawn" if workers else None,
+            persistent_workers=workers > 0,
+            worker_init_fn=partial(_begin, os.getpid()),
+            generator=torch.Generator(),  # of its own: torch's random state stays as it is
+        )
+
     def _run(
         self, batches: Iterable[Tensor], canvas: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each batch's rows, images and sizes, put together from its pieces on the device."""
         asked: deque[Tensor] = deque()  # the rows of batches that workers have begun
+        slots, side = self._slots, self._side if canvas is None else canvas
 
-        def pieces() -> Iterator[_Rows]:
+        def pieces() -> Iterator[_Asked]:
             for rows in batches:
                 asked.append(rows)
-                yield from ((canvas, piece.tolist()) for piece in rows.split(_PIECE))
+                yield from ((slots.free(), canvas, p.tolist()) for p in rows.split(slots.piece))
 
-        self._plan.pieces = plan = pieces()
-        with _interrupts_held() if self._starts_workers else nullcontext():
+        found = self._decoded(pieces())
+        for first in found:
+            rows = asked.popleft()
+            others = islice(found, (len(rows) - 1) // slots.piece)
+            yield rows, *slots.batch(chain([first], others), len(rows), side)
+
+    def _decoded(self, pieces: Iterator[_Asked]) -> Iterator[Piece]:
+        """What workers make of pieces, in their order."""
+        self._plan.pieces = pieces
+        workers_start = self._loader.num_workers > 0 and not self._started
+        with _interrupts_held() if workers_start else nullcontext():
             found = iter(self._loader)
-        self._starts_workers = False  # they stay
-        images, sizes = [], []
+        self._started = True  # and they stay
         while True:
-            if self._plan.pieces is not plan:  # workers are on with another pass
+            if self._plan.pieces is not pieces:  # workers are on with another pass
                 raise RuntimeError("These batches ended when others were asked for. Finish first.")
             part = next(found, None)
             if part is None:
                 return
             if isinstance(part, ValueError):
                 raise part
-            images.append(part[0].to(self.device, non_blocking=True))
-            sizes.append(part[1].to(self.device, non_blocking=True))
-            if sum(map(len, sizes)) == len(asked[0]):
-                yield asked.popleft(), torch.cat(images).permute(0, 3, 1, 2), torch.cat(sizes)
-                images, sizes = [], []
+            yield part
 
 
 @contextmanager
@@ -162,47 +179,49 @@ class _Plan(Sampler[Any]):
     """The pieces to come; set anew for each pass, while the workers live on."""
 
     def __init__(self) -> None:
-        self.pieces: Iterator[_Rows] = iter(())
+        self.pieces: Iterator[_Asked] = iter(())
 
-    def __iter__(self) -> Iterator[_Rows]:
+    def __iter__(self) -> Iterator[_Asked]:
         return self.pieces
 
 
-class _Decoded(Dataset["_Piece | ValueError"]):
+class _Decoded(Dataset["Piece | ValueError"]):
     """What runs in a worker.
 
     The error of a broken image is given back: raised there, it would come as a traceback.
     """
 
-    def __init__(self, images: LazyImages, side: int) -> None:
-        self.images, self.side = images, side
+    def __init__(self, images: LazyImages, side: int, memory: Tensor) -> None:
+        self.images, self.side, self.memory = images, side, memory
 
-    def __getitems__(self, piece: Any) -> _Piece | ValueError:
+    def __getitems__(self, asked: Any) -> Piece | ValueError:
         """Some images, or what is wrong with the first that is broken."""
-        canvas, rows = piece
+        slot, canvas, rows = asked
+        side = self.side if canvas is None else canvas
+        place = self.memory[slot, : len(rows) * 3 * side**2].view(len(rows), side, side, 3)
+        fill = self._fit if canvas is None else self._place
         try:
-            return self._fitted(rows) if canvas is None else self._on_canvases(rows, canvas)
+            return slot, np.array(
+                [fill(i, room) for i, room in zip(rows, place.numpy(), strict=True)]
+            )
         except ValueError as error:
             return error
 
-    def _fitted(self, rows: list[int]) -> _Piece:
-        """Images of one size, uint8 (n, side, side, 3)."""
+    def _fit(self, i: int, room: np.ndarray) -> tuple[int, int]:
+        """Image i as it is evaluated, and its size."""
         from PIL import Image
 
-        images = [fitted(Image.fromarray(self.images[i]), self.side) for i in rows]
-        sizes = torch.full((len(rows), 2), self.side)
-        return torch.from_numpy(np.stack([np.asarray(image) for image in images])), sizes
+        room[:] = np.asarray(fitted(Image.fromarray(self.images[i]), self.side))
+        return self.side, self.side
 
-    def _on_canvases(self, rows: list[int], canvas: int) -> _Piece:
-        """Images of any size in the top left corner, uint8 (n, canvas, canvas, 3), and sizes."""
-        images = np.zeros((len(rows), canvas, canvas, 3), np.uint8)
-        sizes = torch.empty(len(rows), 2, dtype=torch.int64)
-        for place, i in enumerate(rows):
-            image = _shrunk(self.images[i], canvas)
-            height, width = image.shape[:2]
-            images[place, :height, :width] = image
-            sizes[place, 0], sizes[place, 1] = height, width
-        return torch.from_numpy(images), sizes
+    def _place(self, i: int, room: np.ndarray) -> tuple[int, int]:
+        """Image i, of any size, in the top left corner; and its size."""
+        image = _shrunk(self.images[i], len(room))
+        height, width = image.shape[:2]
+        room[:height, :width] = image
+        room[height:] = 0
+        room[:height, width:] = 0
+        return height, width
 
 
 def _shrunk(image: np.ndarray, longest: int) -> np.ndarray:

@@ -27,6 +27,7 @@ from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
 from normscope.engine.step import step_for
 from normscope.engine.telemetry import Telemetry
+from normscope.engine.waiting import Waiting
 from normscope.methods import Method
 from normscope.nets import ResNet, synchronised
 
@@ -69,6 +70,7 @@ class Loop:
         options = {"side": images.side, "workers": workers}
         self.train = data.source(images.train, fabric.device, **options)
         self.test = data.source(images.test, fabric.device, **options)
+        self.waiting = Waiting(fabric.device)
         self.generator = torch.Generator(fabric.device)
 
         method = build(spec, side=images.side)
@@ -136,9 +138,8 @@ class Loop:
         """Train the epochs that are left."""
         while self.progress.epoch < self.spec.epochs:
             first, last = self.progress.epoch, self._next_evaluation()
-            batches = self._timed(
-                self.train.batches(self._epochs(first, last, self.progress.micro))
-            )
+            epochs = self._epochs(first, last, self.progress.micro)
+            batches = self.waiting.through(self.train.batches(epochs))
             for _ in range(first, last):
                 self._epoch(batches, interrupts)
 
@@ -165,16 +166,6 @@ class Loop:
             micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
             yield [indices[self._rows()] for indices in micros[done:]]
             done = 0
-
-    def _timed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches, and how long they were waited for."""
-        while True:
-            start = time.perf_counter()
-            batch = next(batches, None)
-            self.progress.waited += time.perf_counter() - start
-            if batch is None:
-                return
-            yield batch
 
     def _rows(self) -> slice:
         """Which rows of a micro-batch are this process's."""
@@ -224,6 +215,7 @@ class Loop:
         done = progress.epoch + 1
         numbers: dict[str, Any] = {"loss": float(self._mean(progress.losses))}
         self._lap()
+        progress.waited += self.waiting.taken()
         if done == self._next_evaluation():
             if self.fabric.is_global_zero:
                 with self.fabric.autocast():
@@ -278,6 +270,7 @@ class Loop:
         if self.telemetry:
             self.telemetry.flush()  # which waits for the device, so that its work is counted
             self._lap()
+            self.progress.waited += self.waiting.taken()
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
             network = (self.method, self.optimizer)

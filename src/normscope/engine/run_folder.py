@@ -157,8 +157,7 @@ class RunResult:
         steps: optimizer steps.
         seconds: spent training, over all sittings.
         images_per_second: training images (each in two views) per second, evaluation left out.
-        waited: seconds of the training for which the host had to wait for images; a GPU that has
-            work left waits less.
+        waited: seconds of the training for which the device had no images to work on.
     """
 
     spec: RunSpec
