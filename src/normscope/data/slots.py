@@ -68,7 +68,7 @@ class Slots:
     def _pin(self) -> None:
         place = self.memory.data_ptr()
         runtime: Any = torch.cuda.cudart()
-        torch.cuda.check_error(int(runtime.cudaHostRegister(place, self.memory.nbytes, 0)))
+        torch.cuda.check_error(runtime.cudaHostRegister(place, self.memory.nbytes, 0))
         weakref.finalize(self, runtime.cudaHostUnregister, place)
 
     def free(self) -> int:

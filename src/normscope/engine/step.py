@@ -155,7 +155,7 @@ class RecordedStep(Step):
             super().applied()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        # "thread_local": others, such as the one that pins memory, may go on
+        # "thread_local": what other threads do with the GPU may go on
         where = {"pool": self._pool, "stream": self._stream}
         with torch.cuda.graph(graph, **where, capture_error_mode="thread_local"):
             out = super().gradients(batch, u, last=True, observed=True)
