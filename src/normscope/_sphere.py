@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
+
+from normscope._checks import invalid
+
+NormOf = Literal["each", "mean", "share"]
 
 
 def safe_norm(z: Tensor) -> Tensor:
@@ -17,6 +23,29 @@ def safe_norm(z: Tensor) -> Tensor:
             [0.0000e+00]])
     """
     return _Norm.apply(z)  # pyright: ignore[reportReturnType]
+
+
+def check_norm_of(name: str, value: object) -> None:
+    """Refuse what names no norm that a gradient is scaled by."""
+    if value not in get_args(NormOf):
+        raise invalid(name, "'each', 'mean' or 'share'", value, "The paper's is 'each'.")
+
+
+def norm_factor(norm: Tensor, power: float, of: NormOf) -> Tensor:
+    r"""What GradScale multiplies by: $\|z\|^p$; zero for a zero row whatever the power.
+
+    Args:
+        norm: of each row.
+        power: $p$.
+        of: `"each"` row's own norm, the `"mean"` norm of all rows, or each one's `"share"` of it.
+
+    >>> norm_factor(torch.tensor([1.0, 3.0]), 1.0, "share")
+    tensor([0.5000, 1.5000])
+    """
+    nonzero = norm != 0
+    base = norm if of == "each" else norm.mean().expand_as(norm)
+    base = norm / base if of == "share" else base
+    return torch.where(nonzero, base.where(nonzero, 1.0) ** power, 0.0)
 
 
 def unit(z: Tensor) -> tuple[Tensor, Tensor]:

@@ -95,7 +95,7 @@ def test_cut_divides_every_parameter_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("scope", ["last", "invariant"])
+@pytest.mark.parametrize("scope", ["last", "gains", "invariant"])
 def test_a_narrow_cut_takes_the_online_weights_and_their_copies(name: str, scope: str) -> None:
     spec = RunSpec(method=name, cut=2.0, cut_scope=scope)
     if (name, scope) == ("dino", "invariant"):  # a transformer, and no norm in its head
@@ -111,6 +111,8 @@ def test_a_narrow_cut_takes_the_online_weights_and_their_copies(name: str, scope
         layers = [layer for layer in cut.embedder if isinstance(layer, torch.nn.Linear)]
         last = {id(p) for p in layers[-1].parameters()}
         assert {id(p) for n, p in cut.named_parameters() if n in online} == last
+    if scope == "gains":  # biases start at zero, which no cut moves
+        assert all(torch.equal(plain[n], torch.ones_like(plain[n])) for n in moved)
     before = {n: p.clone() for n, p in cut.named_parameters()}
     cut.follow(0.0)
     assert all(torch.equal(p, before[n]) for n, p in cut.named_parameters())

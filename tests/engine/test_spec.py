@@ -43,6 +43,13 @@ def test_spec_is_whole_and_survives_json(method: str) -> None:
     assert again.hash == spec.hash
 
 
+def test_fields_that_were_added_later_leave_the_names_of_older_runs_as_they_were() -> None:
+    assert RunSpec(data="cifar10", epochs=30).name == "simclr-cifar10-d32ed02b23"
+    scaled = [RunSpec(grad_scale=1.0, grad_scale_of=of).name for of in ("each", "mean", "share")]
+    assert len(set(scaled)) == 3
+    assert RunSpec.from_dict(RunSpec(grad_scale=1.0).to_dict()).name == scaled[0]
+
+
 def test_hash_differs_with_every_field_that_differs() -> None:
     hashes = {RunSpec(**v).hash for v in ({}, {"seed": 1}, {"cut": 3.0}, {"log_every": 3})}
     assert len(hashes) == 4
@@ -63,7 +70,7 @@ def test_hash_differs_with_every_field_that_differs() -> None:
         ({"lr": float("nan")}, "lr must be a positive finite number"),
         ({"weight_decay": -1.0}, "weight_decay must be zero or more"),
         ({"cut": 0.0}, "cut must be a positive finite number"),
-        ({"cut_scope": "some"}, "cut_scope must be one of all, invariant, last, weights"),
+        ({"cut_scope": "some"}, "cut_scope must be one of all, gains, invariant, last, weights"),
         ({"optimizer": "sdg"}, "Did you mean 'sgd'?"),
         ({"options": {"queue": 3}}, "options must be one of dimension, hidden, loss, temperature"),
         ({"seed": -1}, "seed must be a whole number from 0 up"),

@@ -221,10 +221,9 @@ def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
     assert arms[cut_paths.RAISED]["lr"] == pytest.approx(9 * default.lr, rel=0.01)
     decay = arms[cut_paths.RAISED]["lr"] * arms[cut_paths.RAISED]["weight_decay"]
     assert decay == pytest.approx(default.lr * default.weight_decay, rel=0.01)
-    effective = arms[cut_paths.SCALED_EQUAL]["lr"] * norms[cut_paths.DEFAULT]
-    assert effective == pytest.approx(default.lr, rel=0.01)
-    scaled = RunSpec(**values, grad_scale=1.0).lr * norms[cut_paths.DEFAULT]
-    assert arms[cut_paths.DEFAULT_SCALED]["lr"] == pytest.approx(scaled, rel=0.01)
+    rates = {row: RunSpec(**values, **arms[row]).lr for row in arms}
+    assert rates[cut_paths.BY_MEAN] == rates[cut_paths.SCALED] == default.lr / 6
+    assert rates[cut_paths.BY_SHARE] == default.lr
 
 
 def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_were() -> None:

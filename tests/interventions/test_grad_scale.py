@@ -29,6 +29,18 @@ def test_grad_scale_multiplies_each_row_by_a_power_of_its_norm(
     torch.testing.assert_close(out, incoming * z.norm(dim=-1, keepdim=True) ** power)
 
 
+@given(shapes, powers)
+def test_scaling_by_mean_and_by_share_make_up_the_whole(shape: list[int], power: float) -> None:
+    z = torch.randn(shape, dtype=torch.float64).requires_grad_()
+    sent = torch.randn_like(z)
+    by = {of: torch.autograd.grad(grad_scale(z, power, of), z, sent)[0] for of in ("mean", "share")}
+    mean = z.detach().norm(dim=-1).mean()
+    torch.testing.assert_close(by["mean"], sent * mean**power)
+    torch.testing.assert_close(
+        by["share"] * mean**power, sent * z.norm(dim=-1, keepdim=True) ** power
+    )
+
+
 @pytest.mark.parametrize("norm", [1e-3, 1.0, 1e3])
 def test_grad_scale_power_one_removes_norm_from_gradient(norm: float) -> None:
     direction, t = torch.randn(2, 5, 8)
@@ -133,3 +145,5 @@ def test_grad_scale_refuses_what_has_no_norm() -> None:
     for power in (float("nan"), "1", True, None):
         with pytest.raises(ValueError, match="power must be a finite number"):
             GradScale(power)
+    with pytest.raises(ValueError, match="of must be 'each', 'mean' or 'share', got 'all'"):
+        GradScale(of="all")

@@ -126,12 +126,14 @@ def test_observe_takes_a_retained_gradient_by_itself() -> None:
     torch.testing.assert_close(shown["growth_predicted"], expected)
 
 
-@pytest.mark.parametrize("power", [0.0, 1.0])
-def test_free_embeddings_grow_as_predicted_step_after_step(power: float) -> None:
+@pytest.mark.parametrize(
+    ("power", "of"), [(0.0, "each"), (1.0, "each"), (1.0, "mean"), (1.0, "share")]
+)
+def test_free_embeddings_grow_as_predicted_step_after_step(power: float, of) -> None:
     free = nn.Parameter(torch.randn(16, 6, dtype=torch.float64))
-    layer = GradScale(power)
+    layer = GradScale(power, of)
     optimizer = torch.optim.SGD([free], lr=0.5)
-    monitor = NormMonitor(power=power)
+    monitor = NormMonitor(power=power, power_of=of)
     for _ in range(6):
         z = layer(free) * 1
         z.retain_grad()

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from normscope.engine.spec import CutScope, RunSpec
 from normscope.interventions import GradScale, cut_init_, scale_invariant_parameters
+from normscope.interventions.scope import is_normalisation
 from normscope.methods import METHODS, Method
 from normscope.nets import ResNet, backbone
 
@@ -26,7 +27,7 @@ def build(spec: RunSpec, *, side: int) -> Method:
         cut_init_(method, spec.cut, _cut_scope(method, spec.cut_scope, side))
         method.follow(0.0)  # a momentum copy starts as what it copies
     if spec.grad_scale:
-        method.embedder.append(GradScale(spec.grad_scale))
+        method.embedder.append(GradScale(spec.grad_scale, spec.grad_scale_of))
     return method
 
 
@@ -34,6 +35,9 @@ def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str
     """What `cut_init_` takes for a spec's scope."""
     if scope == "invariant":
         return invariant_names(method, side)
+    if scope == "gains":
+        layers = [(n, part) for n, part in method.named_modules() if is_normalisation(part)]
+        return {f"{name}.{own}" for name, part in layers for own, _ in part.named_parameters()}
     if scope == "last":  # of the layers before the loss, wherever the method registers them
         prefix = next(name for name, part in method.named_modules() if part is method.embedder)
         last = [n for n, part in method.embedder.named_modules() if isinstance(part, nn.Linear)][-1]

@@ -117,9 +117,10 @@ class Loop:
             spec.method == "supcon"
             or spec.options.get("loss") == "as_coded"
             or spec.accumulation == "sum"
+            or (spec.grad_scale and spec.grad_scale_of != "each")
         )
         if alone and self.fabric.world_size > 1:
-            advice = "SupCon, and the published code's loss and sums, know nothing of others."
+            advice = "SupCon, mean norms, and the published code's loss and sums know no others."
             raise invalid("devices", "1 for this spec", self.fabric.world_size, advice)
         if self.micro_batch % self.fabric.world_size:
             wanted = f"a multiple of {self.fabric.world_size} processes x {spec.accumulate}"

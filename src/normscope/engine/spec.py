@@ -10,14 +10,16 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_type_hints
 
 from normscope._checks import check_number, invalid
+from normscope._sphere import NormOf
 from normscope.augment import PRESETS
 from normscope.data import DATASETS
 from normscope.methods import METHODS, Defaults, Method, Recipe
 from normscope.nets import NETS
 
 _BY_RECIPE: Any = None  # what is filled in before anyone can read it
+_ADDED = {"grad_scale_of": "each"}  # fields that older runs did not have: their names stay
 _WITH_PREDICTOR = ("simsiam", "byol", "moco_v3")
-CutScope = Literal["all", "weights", "last", "invariant"]
+CutScope = Literal["all", "weights", "gains", "last", "invariant"]
 
 # Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
 _DIGITS: dict[str, Any] = {
@@ -71,9 +73,11 @@ class RunSpec:
         horizon_epochs: where the cosine would reach zero; the run's end unless given.
         cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
         cut: the weights are divided by it at the start; 1 leaves them.
-        cut_scope: `"all"` parameters, `"weights"`, the `"last"` linear layer, or the scale-
-            `"invariant"` weights.
+        cut_scope: `"all"` parameters, `"weights"`, the `"gains"` of normalisation layers, the
+            `"last"` linear layer, or the scale-`"invariant"` weights.
         grad_scale: GradScale's power; 0 is none.
+        grad_scale_of: whose norm it takes: `"each"` embedding's own, their `"mean"`, or each
+            one's `"share"` of it, with which learning rate and warm-up stay as they are.
         augmentation: a name in `augment.PRESETS`.
         options: the method's own arguments, such as `{"temperature": 0.2}`.
         knn_k: neighbours in the online kNN; 200 (Appendix C.1).
@@ -108,6 +112,7 @@ class RunSpec:
     cut: float = 1.0
     cut_scope: CutScope = "all"
     grad_scale: float = 0.0
+    grad_scale_of: NormOf = "each"
     augmentation: str = _BY_RECIPE
     options: Mapping[str, Any] = field(default_factory=dict)
     knn_k: int = _BY_RECIPE
@@ -168,7 +173,11 @@ class RunSpec:
     @property
     def hash(self) -> str:
         """Ten hexadecimal digits that stand for this spec."""
-        canonical = json.dumps(asdict(self), sort_keys=True)
+        values = asdict(self)
+        for name, usual in _ADDED.items():
+            if values[name] == usual:
+                del values[name]
+        canonical = json.dumps(values, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
     @property
@@ -216,10 +225,11 @@ def _filled_in(spec: RunSpec, defaults: Defaults) -> dict[str, Any]:
     epochs = filled["epochs"]
     if spec.accumulate is None:
         filled["accumulate"] = _micro_batches(filled["batch"], values["micro_batch"])
-    if spec.grad_scale and spec.lr is None:
+    raises_rate = spec.grad_scale and spec.grad_scale_of != "share"
+    if raises_rate and spec.lr is None:
         filled["lr"] = _grad_scale_lr(spec, defaults)
     if spec.warmup_epochs is None:
-        warmup = 100 if spec.grad_scale else values["warmup_epochs"]  # Section 6
+        warmup = 100 if raises_rate else values["warmup_epochs"]  # Section 6
         short = spec.recipe == "text" and isinstance(epochs, int) and epochs < 5 * warmup
         filled["warmup_epochs"] = epochs / 5 if short else warmup
     if filled["horizon_epochs"] is None:

@@ -44,7 +44,8 @@ class Telemetry:
         processes: int,
     ) -> None:
         self.run, self.spec = run, spec
-        self.monitor = NormMonitor(power=spec.grad_scale, classes=classes, weights=weights or None)
+        scaled = {"power": spec.grad_scale, "power_of": spec.grad_scale_of}
+        self.monitor = NormMonitor(**scaled, classes=classes, weights=weights or None)
         self._names, self._steps, self._processes = loggers, steps, processes
         self._loggers: list[Logger] = []
         self._jsonl: Jsonl

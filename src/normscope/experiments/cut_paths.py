@@ -1,14 +1,18 @@
-"""What the cut acts through, shorter embeddings or faster weights.
+"""What the cut acts through: shorter embeddings, faster weights, or quieter residual branches.
 
 Dividing all weights by c makes the embeddings shorter, and so their gradients larger, which is the
 paper's account. It also multiplies the effective learning rate of every weight that a batch norm
 follows by c squared: the output does not feel such a weight's size, its direction turns the faster
-the smaller it is. Here each is done alone. The scale-invariant weights are cut, and the embeddings
-stay. The last layer is cut until the embeddings are as short as the full cut makes them, and the
-backbone stays; its gradients stay too, for what the embeddings' gain the layer's smaller weights
-take away: only the last layer itself learns faster. The default has its learning rate raised by c
-squared, with as much weight decay a step. Likewise GradScale: as the text has it; at the default's
-effective learning rate; and the default at GradScale's.
+the smaller it is. And it divides the gains of the batch norms, so that a residual block adds a
+c-th of what it would to what passes by. Here each is done alone. The scale-invariant weights are
+cut, and all else stays. The gains are cut. The last layer is cut until the embeddings are as short
+as the full cut makes them, and the backbone stays; its gradients stay too, for what the embeddings'
+gain the layer's smaller weights take away: only the last layer itself learns faster. The default
+has its learning rate raised by c squared, with as much weight decay a step.
+
+GradScale too does two things at once: it raises the rate of all embeddings by their mean norm,
+and shifts weight to large ones. One arm raises by the mean alone, so that the rates are
+GradScale's; one shifts by shares of the mean alone, so that they are the default's.
 
     normscope reproduce cut_paths --scale small
 
@@ -44,15 +48,14 @@ from normscope.report.figures import BLUE, GREY, new_figure
 
 TITLE = "What the cut acts through: embeddings or weights (not in the paper)"
 KIND = "training"
-COST = "days on one GPU (23 cells of 100 epochs, three seeds)"
+COST = "days on one GPU (27 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
 FULL = {"simclr": 3.0, "simsiam": 9.0}
 DEFAULT, CUT = "default", "full cut"
-WEIGHTS, EMBEDDINGS = "cut of the invariant weights", "cut of the last layer"
-RAISED = "learning rate x c²"
-SCALED, SCALED_EQUAL = "GradScale", "GradScale at the default's rate"
-DEFAULT_SCALED = "default at GradScale's rate"
+WEIGHTS, GAINS = "cut of the invariant weights", "cut of the batch norms' gains"
+EMBEDDINGS, RAISED = "cut of the last layer", "learning rate x c²"
+SCALED, BY_MEAN, BY_SHARE = "GradScale", "GradScale, the mean alone", "GradScale, shares alone"
 LEVEL = 1.0  # points within which two arms count as level
 _SAMPLE = 256  # images by which a fresh network's norm is taken
 
@@ -76,8 +79,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
 def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The values of each arm; what must match is taken from fresh networks of seed 0."""
     c, default = FULL[method], spec_at(scale, **values)
-    norm = initial_norm(default)
-    shorter = norm / initial_norm(spec_at(scale, **values, cut=c))
+    shorter = initial_norm(default) / initial_norm(spec_at(scale, **values, cut=c))
     raised: dict[str, Any] = {
         "lr": _short(default.lr * c**2),
         "weight_decay": _short(default.weight_decay / c**2),
@@ -88,20 +90,15 @@ def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[s
         DEFAULT: {},
         CUT: {"cut": c},
         WEIGHTS: {"cut": c, "cut_scope": "invariant"},
+        GAINS: {"cut": c, "cut_scope": "gains"},
         EMBEDDINGS: {"cut": _short(shorter), "cut_scope": "last"},
         RAISED: raised,
     }
     if method == "simclr" and values["recipe"] == "text":  # where the paper has GradScale
-        scaled = spec_at(scale, **values, grad_scale=1.0)
-        arms[SCALED] = {"grad_scale": 1.0}
-        arms[SCALED_EQUAL] = {
-            "grad_scale": 1.0,
-            "lr": _short(default.lr / norm),
-            "warmup_epochs": default.warmup_epochs,
-        }
-        arms[DEFAULT_SCALED] = {
-            "lr": _short(scaled.lr * norm),
-            "warmup_epochs": scaled.warmup_epochs,
+        arms |= {
+            SCALED: {"grad_scale": 1.0},
+            BY_MEAN: {"grad_scale": 1.0, "grad_scale_of": "mean"},
+            BY_SHARE: {"grad_scale": 1.0, "grad_scale_of": "share"},
         }
     return arms
 
@@ -128,9 +125,10 @@ def check(results: Results) -> list[Claim]:
     for column, recipe in dict.fromkeys((column, recipe) for _, column, recipe in cells):
         arms = {row: cell for (row, *place), cell in cells.items() if place == [column, recipe]}
         told = [(row, DEFAULT, "above", (0.0, math.inf)) for row in arms if row != DEFAULT]
-        told += [(row, CUT, "level with", (-LEVEL, LEVEL)) for row in (WEIGHTS, EMBEDDINGS, RAISED)]
+        paths = (WEIGHTS, GAINS, EMBEDDINGS, RAISED)
+        told += [(row, CUT, "level with", (-LEVEL, LEVEL)) for row in paths]
         if SCALED in arms:
-            told.append((SCALED, DEFAULT_SCALED, "above", (0.0, math.inf)))
+            told.append((SCALED, BY_MEAN, "above", (0.0, math.inf)))
         claims += [
             above(
                 results,

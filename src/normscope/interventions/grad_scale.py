@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import check_floating, check_number
-from normscope._sphere import safe_norm
+from normscope._sphere import NormOf, check_norm_of, norm_factor, safe_norm
 
 _ADVICE = "Power 1 cancels the norm from a cosine loss's gradient, 0 changes nothing."
 
@@ -17,28 +17,22 @@ class _GradScale(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(z: Tensor, power: float) -> Tensor:  # noqa: ARG004
+    def forward(z: Tensor, power: float, of: NormOf) -> Tensor:  # noqa: ARG004
         return z.clone()  # a view would forbid in-place layers after it
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, float], output: Tensor) -> None:  # noqa: ARG004
-        z, ctx.power = inputs
+    def setup_context(ctx, inputs: tuple[Tensor, float, NormOf], output: Tensor) -> None:  # noqa: ARG004
+        z, ctx.power, ctx.of = inputs
         ctx.save_for_backward(z)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (z,) = ctx.saved_tensors
-        return (grad * _scale(z, ctx.power)).to(grad.dtype), None
+        factor = norm_factor(safe_norm(z), ctx.power, ctx.of)
+        return (grad * factor).to(grad.dtype), None, None
 
 
-def _scale(z: Tensor, power: float) -> Tensor:
-    r"""$\|z\|^p$ per row, (..., 1), in float32 or wider; zero for a zero row whatever the power."""
-    norm = safe_norm(z)
-    nonzero = norm != 0
-    return torch.where(nonzero, norm.where(nonzero, 1.0) ** power, 0.0)
-
-
-def grad_scale(z: Tensor, power: float = 1.0) -> Tensor:
+def grad_scale(z: Tensor, power: float = 1.0, of: NormOf = "each") -> Tensor:
     r"""`z` itself, whose gradient will be multiplied by $\|z\|^p$, row by row.
 
     A cosine-based loss sends back a gradient proportional to $1/\|z\|$. Power 1 cancels that
@@ -47,6 +41,10 @@ def grad_scale(z: Tensor, power: float = 1.0) -> Tensor:
     Args:
         z: embeddings, (..., d), as the network gives them; put this between network and loss.
         power: $p$. At 0 the very same tensor is returned.
+        of: whose norm. `"each"` is the paper's: a row's own. That does two things, which the others
+            do alone: the `"mean"` norm of the rows raises the rate of all alike, as norms grow
+            without bound; a row's `"share"` of the mean shifts weight to large embeddings, and the
+            learning rate may stay as it is.
 
     Zero rows get a zero gradient (of a finite one). Works under autocast, `torch.compile`, DDP,
     and the reverse mode of `torch.func`.
@@ -60,7 +58,8 @@ def grad_scale(z: Tensor, power: float = 1.0) -> Tensor:
     """
     check_floating("z", z, "(..., d)")
     power = check_number("power", power, _ADVICE, positive=False)
-    return z if power == 0 else _GradScale.apply(z, power)  # pyright: ignore[reportReturnType]
+    check_norm_of("of", of)
+    return z if power == 0 else _GradScale.apply(z, power, of)  # pyright: ignore[reportReturnType]
 
 
 class GradScale(nn.Module):
@@ -70,19 +69,22 @@ class GradScale(nn.Module):
 
     Args:
         power: $p$; 0 is the default training, 1 cancels the embedding norm from the gradient.
+        of: whose norm, `"each"`, `"mean"` or `"share"`.
 
     >>> nn.Sequential(nn.Linear(8, 2), GradScale(power=1.0))[1]
-    GradScale(power=1.0)
+    GradScale(power=1.0, of='each')
     """
 
-    def __init__(self, power: float = 1.0) -> None:
+    def __init__(self, power: float = 1.0, of: NormOf = "each") -> None:
         super().__init__()
+        check_norm_of("of", of)
+        self.of: NormOf = of
         self.power = check_number("power", power, _ADVICE, positive=False)
 
     def forward(self, z: Tensor) -> Tensor:
         """The same values, (..., d)."""
-        return grad_scale(z, self.power)
+        return grad_scale(z, self.power, self.of)
 
     def extra_repr(self) -> str:
-        """The power, for `print(module)`."""
-        return f"power={self.power}"
+        """What it was made with, for `print(module)`."""
+        return f"power={self.power}, of={self.of!r}"

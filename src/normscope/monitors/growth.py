@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from normscope._sphere import safe_norm, unit
+from normscope._sphere import norm_factor, safe_norm, unit
 from normscope.monitors.observation import Observation
 
 
@@ -36,8 +36,8 @@ def growth(seen: Observation) -> dict[str, Tensor]:
     values = {}
     if seen.grad is not None:
         reach = safe_norm(seen.grad).squeeze(-1)
-        if seen.power != 0:  # a zero row gets nothing through GradScale, whatever the power
-            reach = reach * torch.where(seen.norm != 0, seen.norm**seen.power, 0.0)
+        if seen.power != 0:
+            reach = reach * norm_factor(seen.norm, seen.power, seen.power_of)
         values["growth_predicted"] = (seen.lr * reach).square().mean()
         values["radial_share"] = (unit(seen.grad)[0] * seen.z_hat).sum(-1).abs().mean()
     if seen.previous_square is not None:

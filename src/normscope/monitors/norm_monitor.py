@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from normscope._checks import check_floating, check_number, invalid
+from normscope._sphere import NormOf, check_norm_of
 from normscope.monitors.alarms import alarms_in
 from normscope.monitors.geometry import RANK_ROWS, geometry, gram, rank_of_gram
 from normscope.monitors.growth import growth
@@ -57,6 +58,7 @@ class NormMonitor:
 
     Args:
         power: of a GradScale between the network and the embeddings that are observed.
+        power_of: whose norms it takes, its `of`.
         classes: how many classes the labels have; without it there is no `norm_by_class`.
         weights: scale-invariant weights by name, read anew at each observation.
         every: observe each so many calls; the others cost nothing.
@@ -79,12 +81,15 @@ class NormMonitor:
         self,
         *,
         power: float = 0.0,
+        power_of: NormOf = "each",
         classes: int | None = None,
         weights: Mapping[str, Tensor] | None = None,
         every: int = 1,
         keep: int = 1000,
     ) -> None:
         self.power = check_number("power", power, "Without GradScale it is 0.", positive=False)
+        check_norm_of("power_of", power_of)
+        self.power_of: NormOf = power_of
         for name, w in (weights or {}).items():
             check_floating(f"weights[{name!r}]", w, "(...)", advice="Pass parameters by name.")
         self.weights = weights
@@ -138,6 +143,7 @@ class NormMonitor:
             labels=labels,
             grad=grad,
             power=self.power,
+            power_of=self.power_of,
             weights=self.weights,
             classes=self.classes,
             previous_square=square,

@@ -16,7 +16,7 @@ from normscope._checks import (
     describe,
     invalid,
 )
-from normscope._sphere import safe_norm, unit
+from normscope._sphere import NormOf, safe_norm, unit
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Observation:
         grad: gradient of the loss in z, (n, d). Under a loss scaler, divide it by the scale.
         power: the power $p$ of a GradScale that stands between the network and z, so that the
             network receives $\|z_i\|^p g_i$.
+        power_of: whose norm that is, as in `grad_scale`.
         weights: weights whose scale the output does not feel, by name
             (`scale_invariant_parameters` finds them).
         classes: how many classes there are.
@@ -44,6 +45,7 @@ class Observation:
     labels: Tensor | None = None
     grad: Tensor | None = None
     power: float = 0.0
+    power_of: NormOf = "each"
     weights: Mapping[str, Tensor] | None = None
     classes: int | None = None
     previous_square: Tensor | None = None
