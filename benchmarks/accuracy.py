@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from normscope.methods import METHODS
+from normscope.nets import NETS
 from tables import HERE, Table, installed
 
 WAYS = ("fast", "plain")
@@ -117,9 +119,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--method", default="simclr")
+    parser.add_argument("--method", choices=list(METHODS), default="simclr")
     parser.add_argument("--data", default="digits")
-    parser.add_argument("--net", default=None, help="the data's own unless given")
+    parser.add_argument("--net", choices=list(NETS), help="the data's own unless given")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--name", help="of the JSON file; accuracy-DEVICE unless given")

@@ -22,6 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from normscope.engine import RunSpec, train
 from normscope.engine.loop import Loop
+from normscope.methods import METHODS
 from normscope.nets import backbone
 from steady import random_images
 from tables import HERE, Table, installed
@@ -153,7 +154,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--net", choices=["resnet18", "resnet50"], default="resnet18")
-    parser.add_argument("--method", default="simclr")
+    parser.add_argument("--method", choices=list(METHODS), default="simclr")
     parser.add_argument("--images", type=int, default=50_000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--name", help="of the JSON file; breakdown-NET unless given")

@@ -22,6 +22,7 @@ import torch
 
 from info_nce import in_own_process
 from normscope.evaluation import knn
+from normscope.nets import NETS
 from steady import EPOCHS, random_images, steady_epoch
 from tables import HERE, Table, installed
 
@@ -88,7 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--images", type=int, help="the most to train on")
     parser.add_argument("--side", type=int, help="of the images, in pixels")
-    parser.add_argument("--net", help="a name in NETS")
+    parser.add_argument("--net", choices=list(NETS), help="that trains")
     parser.add_argument("--batch", type=int, help="of the training")
     parser.add_argument("--pairs", type=int, help="the largest batch of the loss")
     parser.add_argument("--bank", type=int, help="the largest bank of the neighbours")

@@ -22,6 +22,7 @@ import torch
 from PIL import Image
 
 from normscope.data import folders
+from normscope.nets import NETS
 from steady import Epoch, random_images, steady_epoch
 from tables import HERE, Table, installed
 
@@ -77,7 +78,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--nets", nargs="+", default=["resnet18"])
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=["resnet18"])
     parser.add_argument("--sides", nargs="+", type=int, choices=SIDES, default=[128, 224])
     parser.add_argument("--images", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=256)

@@ -29,6 +29,7 @@ import peers
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
 from normscope.engine.schedule import optimizer_for
+from normscope.nets import NETS
 from steady import random_images, steady_epoch
 from tables import HERE, Table, installed
 
@@ -141,7 +142,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=["simclr"])
-    parser.add_argument("--net", default="resnet18")
+    parser.add_argument("--net", choices=list(NETS), default="resnet18")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--images", type=int, default=50_000)
     parser.add_argument("--side", type=int, default=32)
