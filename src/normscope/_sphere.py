@@ -43,9 +43,12 @@ def norm_factor(norm: Tensor, power: float, of: NormOf) -> Tensor:
     tensor([0.5000, 1.5000])
     """
     nonzero = norm != 0
-    base = norm if of == "each" else norm.mean().expand_as(norm)
-    base = norm / base if of == "share" else base
-    return torch.where(nonzero, base.where(nonzero, 1.0) ** power, 0.0)
+    base = norm.where(nonzero, 1.0)
+    if of != "each":
+        mean = norm.double().mean()  # a sum of float32 may be beyond it
+        mean = mean.where(mean != 0, 1.0)
+        base = mean.expand_as(norm) if of == "mean" else base / mean
+    return torch.where(nonzero, base**power, 0.0).to(norm.dtype)
 
 
 def unit(z: Tensor) -> tuple[Tensor, Tensor]:

@@ -63,6 +63,9 @@ def test_many_names_fit_into_the_pipe_by_which_a_worker_starts(tmp_path: Path) -
         ValueError, match=r"train/class 1/Bild Nr\. 4999\.jpg must be a whole image"
     ):
         images[4999]
+    assert images[-1].shape == (7, 9, 3)
+    with pytest.raises(IndexError):
+        images[5001]
     sent = ForkingPickler.dumps(images)  # as it goes to a worker
     assert len(sent) < 2**16
 

@@ -1,6 +1,7 @@
 """Training on a GPU: compiled, in bf16, channels last."""
 
 import math
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+from normscope.data import Batch, source
+from normscope.data.folders import read_folder
 from normscope.engine import RunSpec, evaluate, train
 from normscope.engine.step import RecordedStep, Step
 from normscope.methods import METHODS
@@ -40,6 +43,29 @@ def test_recorded_steps_train_as_steps_one_by_one(accumulate, tmp_path: Path, mo
     # bf16 and the order of sums set them apart, a little more at each step
     torch.testing.assert_close(recorded, plain, rtol=0.03, atol=0)
     torch.testing.assert_close(recorded[:8], plain[:8], rtol=2e-3, atol=0)
+
+
+def test_images_from_files_arrive_on_the_gpu_as_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("train", "test"):
+        for i in range(200):
+            place = tmp_path / kind / "0" / f"{i:03}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shape = (*((40, 36), (32, 60), (45, 33))[i % 3], 3)
+            Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(place)
+    split = read_folder(tmp_path, "own", side=32).train
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    epochs = [order.split(70), order.flip(0).split(7), order.split(64)]  # more than slots hold
+    expected = list(source(split, torch.device("cpu"), side=32, workers=0).batches(epochs))
+    for workers in (0, 2):
+        stream = source(split, torch.device("cuda"), side=32, workers=workers)
+        for left_after in (3, len(expected)):  # a pass that is abandoned, and a whole one
+            found = []
+            for batch in islice(stream.batches(epochs), left_after):
+                torch.cuda._sleep(10**7)  # cycles: the host runs ahead
+                found.append(Batch(*(x + 0 for x in batch if x is not None)))
+            for here, there in zip(expected[:left_after], found, strict=True):
+                assert all(torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
 
 
 def test_recorded_steps_on_images_of_several_sizes(tmp_path: Path, monkeypatch) -> None:

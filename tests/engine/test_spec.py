@@ -70,6 +70,11 @@ def test_hash_differs_with_every_field_that_differs() -> None:
         ({"lr": float("nan")}, "lr must be a positive finite number"),
         ({"weight_decay": -1.0}, "weight_decay must be zero or more"),
         ({"cut": 0.0}, "cut must be a positive finite number"),
+        ({"grad_scale_of": "mean"}, "grad_scale_of must be 'each' without grad_scale, got 'mean'"),
+        (
+            {"grad_scale": 1.0, "grad_scale_of": "all"},
+            "grad_scale_of must be one of each, mean, sh",
+        ),
         ({"cut_scope": "some"}, "cut_scope must be one of all, gains, invariant, last, weights"),
         ({"optimizer": "sdg"}, "Did you mean 'sgd'?"),
         ({"options": {"queue": 3}}, "options must be one of dimension, hidden, loss, temperature"),

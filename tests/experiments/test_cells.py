@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from normscope.engine import RunSpec, train
-from normscope.engine.compose import build
+from normscope.engine.compose import build, invariant_names
 from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
 from normscope.experiments.cell_views import cells_markdown, plot_courses
 from normscope.experiments.cells import (
@@ -211,12 +211,14 @@ def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
             cut_paths.DEFAULT,
             cut_paths.CUT,
             cut_paths.WEIGHTS,
+            cut_paths.GAINS,
             cut_paths.EMBEDDINGS,
         )
     }
     assert norms[cut_paths.WEIGHTS] == pytest.approx(norms[cut_paths.DEFAULT], rel=1e-3)
     assert norms[cut_paths.EMBEDDINGS] == pytest.approx(norms[cut_paths.CUT], rel=0.02)
     assert norms[cut_paths.CUT] < norms[cut_paths.DEFAULT] / 3
+    assert norms[cut_paths.CUT] < norms[cut_paths.GAINS] < norms[cut_paths.DEFAULT] / 1.5
     default = RunSpec(**values)
     assert arms[cut_paths.RAISED]["lr"] == pytest.approx(9 * default.lr, rel=0.01)
     decay = arms[cut_paths.RAISED]["lr"] * arms[cut_paths.RAISED]["weight_decay"]
@@ -224,6 +226,30 @@ def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
     rates = {row: RunSpec(**values, **arms[row]).lr for row in arms}
     assert rates[cut_paths.BY_MEAN] == rates[cut_paths.SCALED] == default.lr / 6
     assert rates[cut_paths.BY_SHARE] == default.lr
+
+
+def test_cutting_the_invariant_weights_is_a_higher_learning_rate_for_them() -> None:
+    """Exactly so, step by step, if nothing else learns."""
+    c, weights = 3.0, []
+    spec = RunSpec()
+    views = torch.rand(2, 8, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double()
+    for cut, rate in ((c, 0.01), (1.0, 0.01 * c**2)):
+        method = build(RunSpec(cut=cut, cut_scope="invariant"), side=8).double()
+        for layer in method.modules():
+            if hasattr(layer, "eps"):
+                layer.eps = 1e-12  # it makes weights feel their size a little
+        names = invariant_names(method, 8)
+        invariant = [p for n, p in method.named_parameters() if n in names]
+        optimizer = torch.optim.SGD(
+            invariant, rate, momentum=spec.momentum, weight_decay=0.1 * cut**2
+        )
+        for _ in range(3):
+            optimizer.zero_grad()
+            method(views, torch.zeros(8)).loss.backward()
+            optimizer.step()
+        weights.append([cut * p.detach() for p in invariant])
+    for one, other in zip(*weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
 def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_were() -> None:

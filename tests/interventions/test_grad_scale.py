@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope import GradScale, grad_scale
+from normscope._sphere import norm_factor
 
 powers = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0])
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
@@ -33,7 +34,9 @@ def test_grad_scale_multiplies_each_row_by_a_power_of_its_norm(
 def test_scaling_by_mean_and_by_share_make_up_the_whole(shape: list[int], power: float) -> None:
     z = torch.randn(shape, dtype=torch.float64).requires_grad_()
     sent = torch.randn_like(z)
-    by = {of: torch.autograd.grad(grad_scale(z, power, of), z, sent)[0] for of in ("mean", "share")}
+    by = {
+        of: torch.autograd.grad(grad_scale(z, power, of=of), z, sent)[0] for of in ("mean", "share")
+    }
     mean = z.detach().norm(dim=-1).mean()
     torch.testing.assert_close(by["mean"], sent * mean**power)
     torch.testing.assert_close(
@@ -63,6 +66,17 @@ def test_grad_scale_gives_zero_rows_a_zero_gradient(power: float) -> None:
     incoming, out = backward_through(torch.tensor([[0.0, 0.0], [3.0, 4.0]]), power)
     assert torch.equal(out[0], torch.zeros(2))
     torch.testing.assert_close(out[1], incoming[1] * 5.0**power)
+
+
+def test_shares_of_large_norms_and_of_none() -> None:
+    norm = torch.full((2, 1), 2e38)
+    assert torch.equal(norm_factor(norm, 1.0, "share"), torch.ones(2, 1))
+    z = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    for of in ("each", "mean", "share"):
+        (first,) = torch.autograd.grad(grad_scale(z, 1.0, of=of).sum(), z, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), z)
+        assert not first.any()
+        assert not second.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -131,7 +131,7 @@ def test_observe_takes_a_retained_gradient_by_itself() -> None:
 )
 def test_free_embeddings_grow_as_predicted_step_after_step(power: float, of) -> None:
     free = nn.Parameter(torch.randn(16, 6, dtype=torch.float64))
-    layer = GradScale(power, of)
+    layer = GradScale(power, of=of)
     optimizer = torch.optim.SGD([free], lr=0.5)
     monitor = NormMonitor(power=power, power_of=of)
     for _ in range(6):

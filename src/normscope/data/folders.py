@@ -47,6 +47,7 @@ class ImageFiles(LazyImages):
         return len(self._ends) - 1
 
     def __getitem__(self, i: int) -> np.ndarray:
+        i = range(len(self))[i]
         start, end = self._ends[i : i + 2].tolist()
         path = self.root / os.fsdecode(self._names[start:end].numpy().tobytes())
         return np.asarray(opened(path, str(path), _BROKEN))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from contextlib import nullcontext
 from itertools import cycle
 from typing import Any
 
@@ -40,12 +41,13 @@ class Slots:
         shared: whether other processes write.
 
     Attributes:
+        side: as given.
         memory: uint8, a row for each slot.
         piece: how many images a slot holds.
     """
 
     def __init__(self, n: int, *, side: int, device: torch.device, shared: bool) -> None:
-        self.piece = piece_of(side)
+        self.side, self.piece = side, piece_of(side)
         self.memory = torch.empty(n, self.piece * 3 * side**2, dtype=torch.uint8)
         if shared:
             self._share()
@@ -55,21 +57,17 @@ class Slots:
         self._used: deque[torch.cuda.Event] = deque()
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)
-            self._pin()
+            _pin(self.memory)
+            weakref.finalize(self, _unpin, self.memory.data_ptr(), self._stream)
 
     def _share(self) -> None:
         try:
             self.memory.share_memory_()
-        except RuntimeError:
+        except RuntimeError as error:
             wanted = f"of {self.memory.nbytes / 1e6:,.0f} MB at least"
+            why = str(error).rsplit(": ", maxsplit=1)[-1]
             advice = "Take fewer workers, or raise the limit (Docker: --shm-size=1g)."
-            raise invalid("shared memory", wanted, "less", advice) from None
-
-    def _pin(self) -> None:
-        place = self.memory.data_ptr()
-        runtime: Any = torch.cuda.cudart()
-        torch.cuda.check_error(runtime.cudaHostRegister(place, self.memory.nbytes, 0))
-        weakref.finalize(self, runtime.cudaHostUnregister, place)
+            raise invalid("shared memory", wanted, why, advice) from None
 
     def free(self) -> int:
         """The next slot, once what it held has been copied."""
@@ -88,7 +86,7 @@ class Slots:
         """
         self._keep_pace()
         sizes, done = np.empty((n, 2), np.int64), 0
-        with torch.cuda.stream(self._stream):  # None changes nothing
+        with torch.cuda.stream(self._stream) if self._stream else nullcontext():
             images = torch.empty(n, side, side, 3, dtype=torch.uint8, device=self._device)
             for slot, some in pieces:
                 here = slice(done, done := done + len(some))
@@ -110,6 +108,17 @@ class Slots:
             self._used.append(_event(torch.cuda.current_stream(self._device)))
             if len(self._used) > _AHEAD:
                 self._used.popleft().synchronize()
+
+
+def _pin(memory: Tensor) -> None:
+    runtime: Any = torch.cuda.cudart()
+    torch.cuda.check_error(runtime.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0))
+
+
+def _unpin(place: int, stream: torch.cuda.Stream) -> None:
+    stream.synchronize()  # a copy may be on its way
+    runtime: Any = torch.cuda.cudart()
+    runtime.cudaHostUnregister(place)
 
 
 def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:

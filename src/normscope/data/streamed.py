@@ -53,7 +53,9 @@ class Streamed:
         self.device, self._images, self._side = device, split.images, side
         self.labels = torch.from_numpy(np.array(split.labels)).to(device)
         self._workers = workers
-        self._plan, self._started = _Plan(), False
+        self._plan = _Plan()
+        self._slots: Slots | None = None
+        self._loader: DataLoader[Piece | ValueError] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,54 +82,44 @@ class Streamed:
         every = range(0, len(self), max(1, len(self) // _SAMPLE))
         return min(4 * self._side, max(max(self._images[i].shape[:2]) for i in every))
 
-    @cached_property
-    def _slots(self) -> Slots:
-        side = max(self._side, self._canvas)
-        workers = min(self._workers, -(-len(self) // piece_of(side)))
-        # one more than pieces can be asked for: that is on its way to the device
-        n = _EACH * workers + 1
-        return Slots(n, side=side, device=self.device, shared=workers > 0)
-
-    @cached_property
-    def _loader(self) -> DataLoader[Piece | ValueError]:
-        workers = len(self._slots.memory) // _EACH
-        return DataLoader(
-            _Decoded(self._images, self._side, self._slots.memory),
-            batch_sampler=self._plan,
-            num_workers=workers,
-            prefetch_factor=_EACH if workers else None,
-            collate_fn=_as_it_is,
-            multiprocessing_context="spawn" if workers else None,
-            persistent_workers=workers > 0,
-            worker_init_fn=partial(_begin, os.getpid()),
-            generator=torch.Generator(),  # of its own: torch's random state stays as it is
-        )
-
     def _run(
         self, batches: Iterable[Tensor], canvas: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each batch's rows, images and sizes, put together from its pieces on the device."""
         asked: deque[Tensor] = deque()  # the rows of batches that workers have begun
-        slots, side = self._slots, self._side if canvas is None else canvas
+        side = self._side if canvas is None else canvas
+        slots = self._slots_for(side)
 
         def pieces() -> Iterator[_Asked]:
             for rows in batches:
                 asked.append(rows)
                 yield from ((slots.free(), canvas, p.tolist()) for p in rows.split(slots.piece))
 
-        found = self._decoded(pieces())
+        found = self._decoded(pieces(), slots)
         for first in found:
             rows = asked.popleft()
             others = islice(found, (len(rows) - 1) // slots.piece)
             yield rows, *slots.batch(chain([first], others), len(rows), side)
 
-    def _decoded(self, pieces: Iterator[_Asked]) -> Iterator[Piece]:
+    def _slots_for(self, side: int) -> Slots:
+        """Those that are there, or larger ones, for which workers start anew."""
+        if self._slots is None or self._slots.side < side:
+            workers = min(self._workers, -(-len(self) // piece_of(side)))
+            # one more than pieces can be asked for: that is on its way to the device
+            n = _EACH * workers + 1
+            self._slots = Slots(n, side=side, device=self.device, shared=workers > 0)
+            self._loader = None
+        return self._slots
+
+    def _decoded(self, pieces: Iterator[_Asked], slots: Slots) -> Iterator[Piece]:
         """What workers make of pieces, in their order."""
         self._plan.pieces = pieces
-        workers_start = self._loader.num_workers > 0 and not self._started
-        with _interrupts_held() if workers_start else nullcontext():
+        if self._loader is None:
+            self._loader = self._new_loader(slots.memory)
+            with _interrupts_held() if self._loader.num_workers else nullcontext():
+                found = iter(self._loader)  # workers start, and stay
+        else:
             found = iter(self._loader)
-        self._started = True  # and they stay
         while True:
             if self._plan.pieces is not pieces:  # workers are on with another pass
                 raise RuntimeError("These batches ended when others were asked for. Finish first.")
@@ -137,6 +129,20 @@ class Streamed:
             if isinstance(part, ValueError):
                 raise part
             yield part
+
+    def _new_loader(self, memory: Tensor) -> DataLoader[Piece | ValueError]:
+        workers = len(memory) // _EACH
+        return DataLoader(
+            _Decoded(self._images, self._side, memory),
+            batch_sampler=self._plan,
+            num_workers=workers,
+            prefetch_factor=_EACH if workers else None,
+            collate_fn=_as_it_is,
+            multiprocessing_context="spawn" if workers else None,
+            persistent_workers=workers > 0,
+            worker_init_fn=partial(_begin, os.getpid()),
+            generator=torch.Generator(),  # of its own: torch's random state stays as it is
+        )
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def build(spec: RunSpec, *, side: int) -> Method:
         cut_init_(method, spec.cut, _cut_scope(method, spec.cut_scope, side))
         method.follow(0.0)  # a momentum copy starts as what it copies
     if spec.grad_scale:
-        method.embedder.append(GradScale(spec.grad_scale, spec.grad_scale_of))
+        method.embedder.append(GradScale(spec.grad_scale, of=spec.grad_scale_of))
     return method
 
 

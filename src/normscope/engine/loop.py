@@ -120,7 +120,7 @@ class Loop:
             or (spec.grad_scale and spec.grad_scale_of != "each")
         )
         if alone and self.fabric.world_size > 1:
-            advice = "SupCon, mean norms, and the published code's loss and sums know no others."
+            advice = "SupCon, a mean norm, and the published code's loss and sums need one process."
             raise invalid("devices", "1 for this spec", self.fabric.world_size, advice)
         if self.micro_batch % self.fabric.world_size:
             wanted = f"a multiple of {self.fabric.world_size} processes x {spec.accumulate}"

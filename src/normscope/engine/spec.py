@@ -73,8 +73,8 @@ class RunSpec:
         horizon_epochs: where the cosine would reach zero; the run's end unless given.
         cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
         cut: the weights are divided by it at the start; 1 leaves them.
-        cut_scope: `"all"` parameters, `"weights"`, the `"gains"` of normalisation layers, the
-            `"last"` linear layer, or the scale-`"invariant"` weights.
+        cut_scope: `"all"` parameters, `"weights"`, the `"gains"` (and biases) of normalisation
+            layers, the `"last"` linear layer, or the scale-`"invariant"` weights.
         grad_scale: GradScale's power; 0 is none.
         grad_scale_of: whose norm it takes: `"each"` embedding's own, their `"mean"`, or each
             one's `"share"` of it, with which learning rate and warm-up stay as they are.
@@ -160,6 +160,9 @@ class RunSpec:
             if check_number(name, value, "Zero is none.", positive=False) < 0:
                 raise invalid(name, "zero or more", value, "Zero is none.")
         check_number("grad_scale", self.grad_scale, "Zero is none.", positive=False)
+        if self.grad_scale_of != "each" and not self.grad_scale:
+            advice = "Usual: grad_scale 1."
+            raise invalid("grad_scale_of", "'each' without grad_scale", self.grad_scale_of, advice)
         if self.batch % self.accumulate:
             advice = "Micro-batches are of one size."
             raise invalid("accumulate", f"a divisor of batch {self.batch}", self.accumulate, advice)

@@ -1,14 +1,17 @@
-"""What the cut acts through: shorter embeddings, faster weights, or quieter residual branches.
+"""What the cut acts through: shorter embeddings, faster weights, or faster gains.
 
 Dividing all weights by c makes the embeddings shorter, and so their gradients larger, which is the
 paper's account. It also multiplies the effective learning rate of every weight that a batch norm
 follows by c squared: the output does not feel such a weight's size, its direction turns the faster
-the smaller it is. And it divides the gains of the batch norms, so that a residual block adds a
-c-th of what it would to what passes by. Here each is done alone. The scale-invariant weights are
-cut, and all else stays. The gains are cut. The last layer is cut until the embeddings are as short
-as the full cut makes them, and the backbone stays; its gradients stay too, for what the embeddings'
-gain the layer's smaller weights take away: only the last layer itself learns faster. The default
-has its learning rate raised by c squared, with as much weight decay a step.
+the smaller it is. And it divides the gains of the batch norms, so that features are a c-th as
+large, and gains change faster beside their size; so do the last gains of residual blocks, which
+start at zero, beside what passes by. Here one is done at a time. The scale-invariant weights are
+cut, and all else stays. The gains are cut, which shortens the embeddings too, if less than the full
+cut. The last layer is cut until the embeddings are as short as the full cut makes them, and the
+backbone stays; its gradients stay too, for what the embeddings' gain the layer's smaller weights
+take away: only the last layer itself learns faster. The default has its learning rate raised by c
+squared, with as much weight decay a step: for the invariant weights that is exactly their cut, for
+all others a higher rate.
 
 GradScale too does two things at once: it raises the rate of all embeddings by their mean norm,
 and shifts weight to large ones. One arm raises by the mean alone, so that the rates are
@@ -46,7 +49,7 @@ from normscope.experiments.results import Claim, Results, Scale, mean_interval
 from normscope.experiments.runs import epochs_at, spec_at
 from normscope.report.figures import BLUE, GREY, new_figure
 
-TITLE = "What the cut acts through: embeddings or weights (not in the paper)"
+TITLE = "What the cut acts through (not in the paper)"
 KIND = "training"
 COST = "days on one GPU (27 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}

@@ -32,7 +32,7 @@ class _GradScale(torch.autograd.Function):
         return (grad * factor).to(grad.dtype), None, None
 
 
-def grad_scale(z: Tensor, power: float = 1.0, of: NormOf = "each") -> Tensor:
+def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
     r"""`z` itself, whose gradient will be multiplied by $\|z\|^p$, row by row.
 
     A cosine-based loss sends back a gradient proportional to $1/\|z\|$. Power 1 cancels that
@@ -41,10 +41,11 @@ def grad_scale(z: Tensor, power: float = 1.0, of: NormOf = "each") -> Tensor:
     Args:
         z: embeddings, (..., d), as the network gives them; put this between network and loss.
         power: $p$. At 0 the very same tensor is returned.
-        of: whose norm. `"each"` is the paper's: a row's own. That does two things, which the others
-            do alone: the `"mean"` norm of the rows raises the rate of all alike, as norms grow
-            without bound; a row's `"share"` of the mean shifts weight to large embeddings, and the
-            learning rate may stay as it is.
+        of: whose norm. `"each"` is the paper's: a row's own. It does two things at once, which the
+            others do alone. The `"mean"` norm of all rows scales their gradients alike. A row's
+            `"share"`, its norm over the mean, shifts weight to large embeddings; the learning rate
+            may then stay as it is. Rows are those of one call: a micro-batch, under DDP one
+            process's, under vmap a single one.
 
     Zero rows get a zero gradient (of a finite one). Works under autocast, `torch.compile`, DDP,
     and the reverse mode of `torch.func`.
@@ -75,7 +76,7 @@ class GradScale(nn.Module):
     GradScale(power=1.0, of='each')
     """
 
-    def __init__(self, power: float = 1.0, of: NormOf = "each") -> None:
+    def __init__(self, power: float = 1.0, *, of: NormOf = "each") -> None:
         super().__init__()
         check_norm_of("of", of)
         self.of: NormOf = of
@@ -83,7 +84,7 @@ class GradScale(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """The same values, (..., d)."""
-        return grad_scale(z, self.power, self.of)
+        return grad_scale(z, self.power, of=self.of)
 
     def extra_repr(self) -> str:
         """What it was made with, for `print(module)`."""
