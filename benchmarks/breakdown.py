@@ -163,7 +163,7 @@ def main() -> None:
     if not 2 <= args.batch <= args.images:
         parser.error(f"--batch must be at least 2 and at most --images, got {args.batch}.")
     if not torch.cuda.is_available():
-        parser.error("--net must be profiled on a GPU, and there is no CUDA device here.")
+        parser.error("a profile needs a GPU, and there is no CUDA device here.")
     spent, count, gaps, steps = profiled(args)
     flops, moved = counted(args.net, args.batch)
     flop_rate, byte_rate = ceilings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import platform
 import shlex
@@ -55,11 +56,28 @@ class Table:
 
 
 def readme(folder: Path) -> str:
-    """The text of README.md, made from the stored results alone."""
-    stored = [json.loads(path.read_text()) for path in sorted((folder / "results").glob("*.json"))]
-    tables = [Table(**result).markdown() for result in stored]
-    head = "# Benchmarks\n\nMade from `results/*.json` by the scripts themselves; do not edit."
-    return "\n\n".join([head, *tables]) + "\n"
+    """The text of README.md: what each script says it measures, and the results stored of it.
+
+    A file whose name has `-earlier` in it holds a run, or code, that a later one has replaced.
+    """
+    parts = ["# Benchmarks\n\nMade from `results/*.json` by the scripts themselves; do not edit."]
+    told: set[str] = set()
+    for path in sorted((folder / "results").glob("*.json")):
+        table = Table(**json.loads(path.read_text()))
+        if "-earlier" in path.stem:
+            table.title += ", an earlier run"
+        script = Path(table.command.split()[1]).name
+        about = [] if script in told else [_what_it_measures(script)]
+        told.add(script)
+        heading, _, rest = table.markdown().partition("\n\n")
+        parts += [heading, *about, rest]
+    return "\n\n".join(parts) + "\n"
+
+
+def _what_it_measures(script: str) -> str:
+    """The last paragraph of a script's description, in one line."""
+    text = ast.get_docstring(ast.parse((HERE / script).read_text())) or ""
+    return text.split("\n\n")[-1].replace("\n", " ")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -7,8 +7,9 @@ compiled network alone: its forward, backward and optimizer step on random tenso
 device, recorded as one CUDA graph, with the momentum encoder's forward pass where the method has
 one. Less than that is possible only for a network that is faster itself. `normscope` is
 `normscope.train`, whole: indexing, augmentation, loss, monitor and log files; epochs with a kNN,
-and the first two, which compile, are not counted. `lightly` and `plain` augment in worker
-processes, as their users do (benchmarks/peers.py).
+and the first two, which compile, are not counted. `lightly` and `plain`, which is the paper's own
+way, augment with Pillow in worker processes on the CPU, as their users do; lightly trains in bf16,
+plain in float32 (benchmarks/peers.py; they need `pip install lightly torchvision`).
 """
 
 from __future__ import annotations

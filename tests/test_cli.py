@@ -1,5 +1,6 @@
 """The command line as a user meets it: real processes, exit statuses, one-line errors."""
 
+import json
 import os
 import signal
 import subprocess
@@ -31,6 +32,21 @@ def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
     assert listing.returncode == 0
     assert "3 reproduced (smoke)" in listing.stdout
     assert listing.stdout.count("not run yet") == len(EXPERIMENTS) - 2
+
+
+def test_results_of_another_version_do_not_hide_the_others(tmp_path: Path) -> None:
+    assert normscope("reproduce", "fig1", "--scale", "smoke", "--out", tmp_path).returncode == 0
+    stored = tmp_path / "fig1.smoke.json"
+    whole = json.loads(stored.read_text())
+    stored.write_text(json.dumps(whole | {"data": {"other": 1}}))
+    listing = normscope("reproduce", "list", "--out", tmp_path)
+    assert listing.returncode == 0
+    assert "stored by another version: run it again (smoke)" in listing.stdout
+    assert listing.stdout.count("not run yet") == len(EXPERIMENTS) - 1
+    done = normscope("reproduce", "opposite_halves", "--scale", "smoke", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "broke: RESULTS.md: fig1.smoke.json must be as `reproduce` writes it now" in done.stderr
+    assert f"Results and figures are in {tmp_path}." in done.stdout.replace("\n", "")
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "evaluate", "score", "reproduce"])

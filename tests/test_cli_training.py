@@ -50,7 +50,7 @@ def test_train_then_evaluate_leaves_every_file(tmp_path: Path) -> None:
     words = ["--epochs", 2, "--device", "cpu", "--cut", 3, "--set", "temperature=0.2"]
     done = normscope("train", "simclr", *words, "--log", "tensorboard", "--out", run)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"kNN \d+\.\d%, mean norm .*images/s.*", done.stdout.strip())
+    assert re.fullmatch(r"kNN \d+\.\d%, test norm .*images/s.*", done.stdout.strip())
     spec = json.loads((run / "spec.json").read_text())
     assert spec["spec"]["cut"] == 3.0
     assert spec["spec"]["options"]["temperature"] == 0.2

@@ -12,11 +12,6 @@ from normscope.nets import backbone
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def _precise() -> None:
-    torch.set_float32_matmul_precision("highest")  # a training run in this process lowers it
-
-
 def on_both(function, *tensors: torch.Tensor):
     return function(*tensors), function(*(t.cuda() for t in tensors))
 

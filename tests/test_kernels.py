@@ -35,7 +35,6 @@ class _Int(builtins.int, metaclass=_Kind):
 
 @pytest.fixture(autouse=True)
 def _interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    torch.set_float32_matmul_precision("highest")  # a training run in this process lowers it
     if DEVICE == "cpu":
         monkeypatch.setattr(interpreter, "int", _Int, raising=False)
     with torch.device(DEVICE):

@@ -46,6 +46,12 @@ def check_number(name: str, value: object, advice: str, *, positive: bool = True
     return number
 
 
+def check_norm_of(name: str, value: object) -> None:
+    """Refuse what names no norm that GradScale takes."""
+    if value not in ("each", "mean", "share"):
+        raise invalid(name, "'each', 'mean' or 'share'", value, "The paper's is 'each'.")
+
+
 def check_floating(
     name: str,
     value: object,

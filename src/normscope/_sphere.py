@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
-
-from normscope._checks import invalid
 
 NormOf = Literal["each", "mean", "share"]
 
@@ -23,12 +21,6 @@ def safe_norm(z: Tensor) -> Tensor:
             [0.0000e+00]])
     """
     return _Norm.apply(z)  # pyright: ignore[reportReturnType]
-
-
-def check_norm_of(name: str, value: object) -> None:
-    """Refuse what names no norm that a gradient is scaled by."""
-    if value not in get_args(NormOf):
-        raise invalid(name, "'each', 'mean' or 'share'", value, "The paper's is 'each'.")
 
 
 def norm_factor(norm: Tensor, power: float, of: NormOf) -> Tensor:

@@ -126,8 +126,8 @@ def test_fetch_does_not_overwrite(tmp_path, dataset, publisher, published) -> No
     kept = tmp_path / published.python_folder / "kept"
     kept.parent.mkdir()
     kept.touch()
-    with pytest.raises(ValueError, match="It is already there; remove it first to fetch anew"):
-        fetch_dataset("small", dataset, tmp_path)
+    [line] = fetch_dataset("small", dataset, tmp_path)
+    assert line.startswith(f"{kept.parent} is already there. Run `normscope data check small`")
     assert kept.exists()
     assert publisher.asked == []
 

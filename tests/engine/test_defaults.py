@@ -31,6 +31,7 @@ COMMON: dict[str, Any] = {
     "cut": 1.0,
     "cut_scope": "all",
     "grad_scale": 0.0,
+    "grad_scale_of": "each",
     "options": {},
     "knn_k": 200,  # C.1
     "precision": "auto",

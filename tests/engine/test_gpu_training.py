@@ -45,14 +45,19 @@ def test_recorded_steps_train_as_steps_one_by_one(accumulate, tmp_path: Path, mo
     torch.testing.assert_close(recorded[:8], plain[:8], rtol=2e-3, atol=0)
 
 
-def test_images_from_files_arrive_on_the_gpu_as_they_are(tmp_path: Path) -> None:
+def write_pictures(folder: Path, *, train: int) -> None:
+    """Noise of several sizes in two classes, and 20 pictures to test on."""
     rng = np.random.default_rng(0)
-    for kind in ("train", "test"):
-        for i in range(200):
-            place = tmp_path / kind / "0" / f"{i:03}.png"
+    for kind, n in (("train", train), ("test", 20)):
+        for i in range(n):
+            place = folder / kind / str(i % 2) / f"{i}.png"
             place.parent.mkdir(parents=True, exist_ok=True)
             shape = (*((40, 36), (32, 60), (45, 33))[i % 3], 3)
             Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(place)
+
+
+def test_images_from_files_arrive_on_the_gpu_as_they_are(tmp_path: Path) -> None:
+    write_pictures(tmp_path, train=200)
     split = read_folder(tmp_path, "own", side=32).train
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     epochs = [order.split(70), order.flip(0).split(7), order.split(64)]  # more than slots hold
@@ -69,13 +74,7 @@ def test_images_from_files_arrive_on_the_gpu_as_they_are(tmp_path: Path) -> None
 
 
 def test_recorded_steps_on_images_of_several_sizes(tmp_path: Path, monkeypatch) -> None:
-    rng = np.random.default_rng(0)
-    for kind, n in (("train", 400), ("test", 20)):
-        for i in range(n):
-            place = tmp_path / "own" / kind / str(i % 2) / f"{i}.png"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shape = (*((40, 36), (32, 60), (45, 33))[i % 3], 3)
-            Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(place)
+    write_pictures(tmp_path / "own", train=400)
     monkeypatch.setattr("normscope.data.folders._MOST_BYTES", 0)
     values = {"net": "resnet18", "epochs": 4, "batch": 128, "log_every": 1, "knn_k": 5, "lr": 0.05}
     spec = RunSpec(data=f"folder:{tmp_path / 'own'}", **values)
@@ -94,6 +93,7 @@ def test_gpu_runs_resume_and_are_evaluated(tmp_path: Path) -> None:
     result = train(spec, folder=tmp_path / "run", device="cuda", quiet=True, checkpoint_seconds=0)
     again = train(spec, folder=tmp_path / "run", device="cuda", quiet=True, resume=True)
     assert again.knn == result.knn
+    assert torch.get_float32_matmul_precision() == "highest"  # as it was
     (tmp_path / "run" / "result.json").unlink()
     assert train(spec, folder=tmp_path / "run", device="cuda", quiet=True, resume=True).steps == 63
     assert evaluate(tmp_path / "run", device="cuda")["layers"]["backbone"]["knn"] > 0.5

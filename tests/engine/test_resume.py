@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,9 +122,13 @@ def test_a_finished_run_is_found_though_its_data_is_gone(tmp_path: Path) -> None
     assert train(spec, folder=folder, resume=True, device="cpu", quiet=True) == trained
 
 
-def test_a_begun_run_is_not_overwritten_without_resume(undisturbed: Path) -> None:
-    with pytest.raises(ValueError, match="pass --resume"):
+def test_a_begun_run_is_not_overwritten_without_resume(undisturbed: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="It is finished: name another folder"):
         train(SPEC, folder=undisturbed, device="cpu", quiet=True)
+    begun = Path(shutil.copytree(undisturbed, tmp_path / "begun"))
+    (begun / "result.json").unlink()
+    with pytest.raises(ValueError, match="pass --resume"):
+        train(SPEC, folder=begun, device="cpu", quiet=True)
 
 
 def test_another_spec_or_foreign_folder_is_refused(undisturbed: Path, tmp_path: Path) -> None:

@@ -293,3 +293,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert large - small < 40
     for path in tmp_path.glob("large.*"):
         path.unlink()
+
+
+def test_parquet_without_pyarrow_is_told_in_one_line(tmp_path: Path, monkeypatch) -> None:
+    pq.write_table(pa.table({"embedding": [[1.0, 2.0], [3.0, 4.0]]}), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    with pytest.raises(ValueError, match=r"pyarrow must be installed.*pip install 'normscope\[par"):
+        open_embeddings(tmp_path / "a.parquet")

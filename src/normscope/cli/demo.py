@@ -70,7 +70,7 @@ def demo(
     page = folder / "report.html"
     _page(runs, simulations, time.perf_counter() - start).save(page)
     for name, run in runs.items():
-        out.print(f"{name:<18} kNN {run.knn:.1%}, mean norm {run.norm:.3g}", highlight=False)
+        out.print(f"{name:<18} kNN {run.knn:.1%}, test norm {run.norm:.3g}", highlight=False)
     out.print(f"Open {page.resolve().as_uri()}", highlight=False, soft_wrap=True)
 
 

@@ -113,7 +113,8 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
     for line in broken:
         errors.print(f"broke: {line}", style="red", markup=False)
     if done:
-        out.print(f"Results, figures and RESULTS.md are in {folder}.", markup=False)
+        kept = "Results and figures" if unsummed else "Results, figures and RESULTS.md"
+        out.print(f"{kept} are in {folder}.", markup=False)
     return 1 if broken else 0
 
 
@@ -146,9 +147,16 @@ def _list(found: list[Results]) -> None:
         experiment = load(name)
         verdicts = "not run yet"
         if name in stored:
-            every = [claim.verdict for claim in claims_of(stored[name])]
-            counts = (f"{every.count(v)} {v}" for v in COLORS if v in every)
-            verdicts = f"{', '.join(counts)} ({stored[name].scale})"
+            verdicts = f"{_verdicts(stored[name])} ({stored[name].scale})"
         out.print(f"[bold]{name}[/]: {escape(experiment.TITLE)}", highlight=False)
         about = f"{experiment.KIND}; {experiment.COST} at paper scale; {verdicts}"
         out.print(Padding(escape(about), (0, 0, 0, 4)), highlight=False)
+
+
+def _verdicts(results: Results) -> str:
+    """How many there are of each kind."""
+    try:
+        every = [claim.verdict for claim in claims_of(results)]
+    except ValueError:
+        return "stored by another version: run it again"
+    return ", ".join(f"{every.count(v)} {v}" for v in COLORS if v in every)

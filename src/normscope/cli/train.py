@@ -112,7 +112,7 @@ def _was_typed(context: typer.Context, name: str) -> bool:
 
 def _tell(result: RunResult) -> None:
     line = (
-        f"kNN {result.knn:.1%}, mean norm {result.norm:.3g}, loss {result.loss:.4f}, "
+        f"kNN {result.knn:.1%}, test norm {result.norm:.3g}, loss {result.loss:.4f}, "
         f"{result.images_per_second:,.0f} images/s, {result.seconds:.0f} s of training "
         f"({result.waited / max(result.seconds, 1e-9):.0%} waiting for images): {result.folder}"
     )

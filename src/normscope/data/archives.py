@@ -69,8 +69,8 @@ def fetch_dataset(
         raise invalid("name", "a dataset that can be downloaded", name, dataset.by_hand)
     place = root / dataset.place
     if place.exists():
-        advice = "It is already there; remove it first to fetch anew."
-        raise invalid("root", f"a folder without {dataset.place}", str(root), advice)
+        check = f"Run `normscope data check {name}` to verify it, or remove it to fetch it anew."
+        return [f"{place} is already there. {check}"]
     root.mkdir(parents=True, exist_ok=True)
     lines, files = [], []
     for i, one in enumerate(dataset.archives):

@@ -19,6 +19,7 @@ from normscope.data import Resident, Streamed
 from normscope.engine import checkpoint, trust
 from normscope.engine.compose import build
 from normscope.engine.run_folder import RunFolder
+from normscope.engine.tuning import tuned
 from normscope.evaluation import extract, knn, linear_probe
 from normscope.methods import Method
 
@@ -76,18 +77,22 @@ def evaluate(
         the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: what the norms say,
         where the loss acts; see `normscope.engine.trust`.
     """
-    run = RunFolder(Path(folder))
+    with tuned(torch.device(device), "auto"):
+        return _evaluated(RunFolder(Path(folder)), device, data_root)
+
+
+def _evaluated(
+    run: RunFolder, device: torch.device | str, data_root: Path | None
+) -> dict[str, Any]:
     spec = run.spec()
     if not run.checkpoint.exists():
-        raise invalid("run", "one with a checkpoint", str(folder), "Train it first.")
+        raise invalid("run", "one with a checkpoint", str(run.path), "Train it first.")
     images = data.load(spec.data, data_root)
     run.check_data(images.checksum)
     state = checkpoint.load(run.checkpoint, spec)
     method = build(spec, side=images.side)
     method.load_state_dict(state["method"])
     method.to(device)
-    if torch.device(device).type == "cuda":
-        torch.set_float32_matmul_precision("high")  # as in training
 
     def features(split: data.Split) -> dict[str, Tensor]:
         return features_of(method, data.source(split, torch.device(device), side=images.side))

@@ -112,7 +112,8 @@ class Loop:
     def _check_batches(self) -> None:
         n, spec = len(self.images.train.labels), self.spec
         if n < spec.batch:
-            raise invalid("batch", f"at most the {n} training images", spec.batch, "Lower it.")
+            advice = f"Such as --batch {max(2, n // 4)}."
+            raise invalid("batch", f"at most the {n} training images", spec.batch, advice)
         alone = (
             spec.method == "supcon"
             or spec.options.get("loss") == "as_coded"
@@ -131,7 +132,8 @@ class Loop:
         if spec.accumulation == "mean":
             self.micros = self.steps * spec.accumulate
         if spec.knn_k > n:
-            raise invalid("knn_k", f"at most the {n} training images", spec.knn_k, "Lower it.")
+            advice = f"Such as --set knn_k={max(1, n // 10)}."
+            raise invalid("knn_k", f"at most the {n} training images", spec.knn_k, advice)
 
     # ------------------------------------------------------------------ training
 

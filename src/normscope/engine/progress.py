@@ -59,7 +59,7 @@ class ProgressBar:
         shapes = {
             "loss": "loss {:.3f}",
             "knn": "kNN {:.1%}",
-            "norm_mean": "norm {:.3g}",
+            "norm_mean": "training norm {:.3g}",
             "images_per_second": "{:,.0f} images/s",
         }
         return ", ".join(s.format(self._shown[k]) for k, s in shapes.items() if k in self._shown)

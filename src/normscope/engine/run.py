@@ -19,6 +19,7 @@ from normscope.engine.loggers import check_loggers
 from normscope.engine.loop import Loop
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
+from normscope.engine.tuning import tuned
 
 
 def train(
@@ -78,6 +79,7 @@ def train(
     fabric = _fabric(device, spec.precision)
     fabric.launch()
     with ExitStack() as stack:
+        stack.enter_context(tuned(fabric.device, spec.precision))
         options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
         options["until"] = until
         # what can be refused is refused before the folder is touched
@@ -120,9 +122,6 @@ def _fabric(device: str, precision: str) -> Any:
     on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
-    if on_gpu:
-        torch.backends.cudnn.benchmark = True  # images are of one size
-        torch.set_float32_matmul_precision("high" if precision in ("auto", "bf16") else "highest")
     world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
     names["auto"] = names["bf16" if on_gpu else "32"]

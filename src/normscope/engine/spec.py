@@ -126,7 +126,7 @@ class RunSpec:
         if not isinstance(self.options, Mapping):
             raise invalid("options", "a mapping", self.options, 'Such as {"temperature": 0.2}.')
         if not self.data.startswith(("folder:", "npz:")):
-            _check_name("data", self.data, DATASETS)
+            _check_name("data", self.data, [*DATASETS, "folder:PATH", "npz:PATH"])
         for name, value in _filled_in(self, _defaults(self.method, self.recipe)).items():
             object.__setattr__(self, name, value)
         self._check()

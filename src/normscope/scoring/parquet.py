@@ -87,9 +87,9 @@ def open_parquet(path: Path, covariates: Sequence[str] = ()) -> ParquetSource:
         path: of the file.
         covariates: names of numeric columns.
     """
+    file = _parquet_file(path)  # who has no pyarrow is told so
     import pyarrow
 
-    file = _parquet_file(path)
     schema, rows = file.schema_arrow, file.metadata.num_rows
     twice = {name for name in schema.names if schema.names.count(name) > 1}
     if twice:

@@ -1,0 +1,29 @@
+"""What a run asks of a GPU beyond its own tensors, and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def tuned(device: torch.device, precision: str) -> Iterator[None]:
+    """Inside this, a GPU's products and convolutions are those of a run; afterwards as before.
+
+    Args:
+        device: where the run is; a CPU's stay as they are.
+        precision: of the spec; with `"32"` or `"64"` no product is in TF32.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high" if precision in ("auto", "bf16") else "highest")
+    torch.backends.cudnn.benchmark = True  # images are of one size
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.benchmark = convolutions
