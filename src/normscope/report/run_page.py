@@ -49,9 +49,11 @@ def _training_in_words(result: RunResult) -> str:
     """What was trained, and what it came to."""
     spec = result.spec
     mended = f", cut by {spec.cut:g}" if spec.cut != 1 else ""
-    mended += f", GradScale {spec.grad_scale:g}" if spec.grad_scale else ""
+    of = "" if spec.grad_scale_of == "each" else f" by the norm's {spec.grad_scale_of}"
+    mended += f", GradScale {spec.grad_scale:g}{of}" if spec.grad_scale else ""
+    epochs = "an epoch" if spec.epochs == 1 else f"{spec.epochs} epochs"
     return (
-        f"{spec.method} on {spec.data} with {spec.net}{mended}, {spec.epochs} epochs: kNN "
+        f"{spec.method} on {spec.data} with {spec.net}{mended}, {epochs}: kNN "
         f"{result.knn:.1%} of the test images right, their mean norm {result.norm:.3g}."
     )
 
