@@ -1,6 +1,7 @@
 """What every method promises, and that every intervention composes with every method."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,13 @@ def test_intervention_composes_with_method(name: str, kind: str, tmp_path: Path)
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
     assert math.isfinite(result.loss)
     assert math.isfinite(result.norm)
+
+
+def test_networks_built_in_several_threads_are_the_same() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        built = list(pool.map(lambda _: build(RunSpec(), side=8).state_dict(), range(12)))
+    for name, value in built[0].items():
+        assert all(torch.equal(value, other[name]) for other in built), name
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -185,7 +185,7 @@ next(source(split, torch.device("cpu"), side=224, workers=2).batches([torch.aran
         pytest.skip("needs unshare")
     if done.returncode == 77 or done.stderr.startswith("unshare:"):
         pytest.skip("needs the right to mount")
-    assert "ValueError: shared memory must be of 42 MB at least, got 'No space" in done.stderr
+    assert "ValueError: shared memory must be free for 42 MB, got 'No space" in done.stderr
 
 
 def test_batches_refuse_wrong_arguments(lazy: Split) -> None:

@@ -1,7 +1,9 @@
 """Folders of images, Tiny ImageNet, Flowers and parquet shards, from small files."""
 
 import io
+import os
 import pickle
+import sys
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -50,6 +52,15 @@ def test_folder_images_stay_in_files_when_told_a_side(tmp_path: Path, write_imag
     before = arrays.checksum
     Image.new("RGB", (9, 9)).save(tmp_path / "test" / "a" / "0.png")
     assert folders.read_folder(tmp_path, "own", side=32).checksum != before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+def test_names_that_are_no_text_are_read(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path, each=2, sizes=[(40, 40)])
+    first = tmp_path / "train" / "a" / "0.png"
+    first.rename(os.fsdecode(os.fsencode(first.parent) + b"/\xff.png"))
+    images = folders.read_folder(tmp_path, "own", side=32).train.images
+    assert [images[i].shape for i in range(4)] == [(40, 40, 3)] * 4
 
 
 def test_many_names_fit_into_the_pipe_by_which_a_worker_starts(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Ctrl-C at a terminal reaches workers too; broken images reach the loop as one line."""
 
+import gc
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,3 +130,20 @@ def test_streamed_tells_a_broken_image_in_one_line_and_goes_on(
         constraint = "a whole image, got 'one that cannot be decoded'"
         assert str(error.value) == f"{broken} must be {constraint}. Remove or replace it."
     assert len(list(stream.batches([[torch.tensor([0, 1])]]))) == 1
+
+
+def test_workers_end_with_a_stream_that_met_a_broken_image(tmp_path: Path, write_images) -> None:
+    write_images(tmp_path, each=2, sizes=[(40, 40)])
+    (tmp_path / "train" / "b" / "1.png").write_bytes(b"garbage")
+    split = read_folder(tmp_path, "own", side=32).train
+    others = set(multiprocessing.active_children())
+    gc.disable()  # nor does it need a collector of garbage
+    try:
+        stream = source(split, torch.device("cpu"), side=16, workers=1)
+        with suppress(ValueError):
+            list(stream.evaluation_batches(4))
+        [worker] = set(multiprocessing.active_children()) - others
+        del stream
+        assert not worker.is_alive()
+    finally:
+        gc.enable()

@@ -94,7 +94,7 @@ def file_checksum(root: Path, names: Iterable[str]) -> str:
     """SHA-256 over the sorted relative names and the sizes of files, without reading them."""
     digest = hashlib.sha256()
     for name in sorted(names):
-        digest.update(f"{name}\t{os.path.getsize(root / name)}\n".encode())
+        digest.update(os.fsencode(f"{name}\t{os.path.getsize(root / name)}\n"))
     return digest.hexdigest()
 
 
@@ -140,6 +140,8 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         constraint = f"an image of at most {Image.MAX_IMAGE_PIXELS:,} pixels"
         raise invalid(name, constraint, "a larger one", advice) from None
+    except MemoryError:
+        raise  # no fault of the image
     except Exception as error:  # damaged images raise errors of any kind
         why = error.strerror if isinstance(error, OSError) else None
         raise invalid(name, "a whole image", why or "one that cannot be decoded", advice) from None

@@ -64,7 +64,7 @@ class Slots:
         try:
             self.memory.share_memory_()
         except RuntimeError as error:
-            wanted = f"of {self.memory.nbytes / 1e6:,.0f} MB at least"
+            wanted = f"free for {-(-self.memory.nbytes // 10**6):,} MB"
             why = str(error).rsplit(": ", maxsplit=1)[-1]
             advice = "Take fewer workers, or raise the limit (Docker: --shm-size=1g)."
             raise invalid("shared memory", wanted, why, advice) from None

@@ -127,7 +127,10 @@ class Streamed:
             if part is None:
                 return
             if isinstance(part, ValueError):
-                raise part
+                try:
+                    raise part
+                finally:
+                    del part  # else the error would keep this frame, and it the workers
             yield part
 
     def _new_loader(self, memory: Tensor) -> DataLoader[Piece | ValueError]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,8 @@ from normscope.interventions.scope import is_normalisation
 from normscope.methods import METHODS, Method
 from normscope.nets import ResNet, backbone
 
+_DRAWING = threading.Lock()  # torch's random state is one for all threads
+
 
 def build(spec: RunSpec, *, side: int) -> Method:
     """The network of a spec with its interventions, fresh, on the CPU; always the same one.
@@ -19,7 +23,7 @@ def build(spec: RunSpec, *, side: int) -> Method:
         spec: what to build.
         side: of the images that it will see.
     """
-    with torch.random.fork_rng(devices=[]):
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         net = backbone(spec.net, side=side)
         method = METHODS[spec.method](net, **spec.options)
