@@ -12,6 +12,7 @@ import pytest
 
 from normscope.experiments import EXPERIMENTS, Results
 
+ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-c", "from normscope.cli import run; run()"]
 
 
@@ -35,17 +36,15 @@ def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
 
 
 def test_results_of_another_version_do_not_hide_the_others(tmp_path: Path) -> None:
-    assert normscope("reproduce", "fig1", "--scale", "smoke", "--out", tmp_path).returncode == 0
-    stored = tmp_path / "fig1.smoke.json"
-    whole = json.loads(stored.read_text())
-    stored.write_text(json.dumps(whole | {"data": {"other": 1}}))
+    whole = json.loads((ROOT / "results/fig1.paper.json").read_text())
+    (tmp_path / "fig1.paper.json").write_text(json.dumps(whole | {"data": {"other": 1}}))
     listing = normscope("reproduce", "list", "--out", tmp_path)
     assert listing.returncode == 0
-    assert "stored by another version: run it again (smoke)" in listing.stdout
+    assert "stored by another version: run it again (paper)" in listing.stdout
     assert listing.stdout.count("not run yet") == len(EXPERIMENTS) - 1
     done = normscope("reproduce", "opposite_halves", "--scale", "smoke", "--out", tmp_path)
     assert done.returncode == 1
-    assert "broke: RESULTS.md: fig1.smoke.json must be as `reproduce` writes it now" in done.stderr
+    assert "broke: RESULTS.md: fig1.paper.json must be as `reproduce` writes it now" in done.stderr
     assert f"Results and figures are in {tmp_path}." in done.stdout.replace("\n", "")
 
 

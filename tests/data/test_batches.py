@@ -113,7 +113,7 @@ def test_streamed_takes_large_images_a_few_at_a_time(tmp_path: Path, write_image
     write_images(tmp_path, each=4, sizes=[(720, 900), (600, 500)])
     split = read_folder(tmp_path, "own", side=224).train
     assert isinstance(split.images, LazyImages)
-    [batch] = streamed(split, workers=2, side=224).batches([[torch.arange(8)]])
+    [batch] = streamed(split, side=224).batches([[torch.arange(8)]])
     assert batch.sizes is not None
     assert batch.sizes.tolist() == [[896, 717], [500, 600]] * 4
     for image, (h, w), i in list(zip(batch.images, batch.sizes, range(8), strict=True))[1::2]:
