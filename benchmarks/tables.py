@@ -64,11 +64,13 @@ def readme(folder: Path) -> str:
     told: set[str] = set()
     for path in sorted((folder / "results").glob("*.json")):
         table = Table(**json.loads(path.read_text()))
-        if "-earlier" in path.stem:
-            table.title += ", an earlier run"
         script = Path(table.command.split()[1]).name
         about = [] if script in told else [_what_it_measures(script)]
-        told.add(script)
+        if "-earlier" in path.stem:
+            table.title += ", an earlier run"
+            about = ["Replaced by a later run, or of code that is no more."]
+        else:
+            told.add(script)
         heading, _, rest = table.markdown().partition("\n\n")
         parts += [heading, *about, rest]
     return "\n\n".join(parts) + "\n"

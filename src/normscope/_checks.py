@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from numbers import Real
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+NormOf = Literal["each", "mean", "share"]  # whose norm GradScale takes
 
 
 def describe(value: object) -> str:
@@ -48,7 +51,7 @@ def check_number(name: str, value: object, advice: str, *, positive: bool = True
 
 def check_norm_of(name: str, value: object) -> None:
     """Refuse what names no norm that GradScale takes."""
-    if value not in ("each", "mean", "share"):
+    if value not in get_args(NormOf):
         raise invalid(name, "'each', 'mean' or 'share'", value, "The paper's is 'each'.")
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
-
-NormOf = Literal["each", "mean", "share"]
 
 
 def safe_norm(z: Tensor) -> Tensor:
@@ -23,7 +19,7 @@ def safe_norm(z: Tensor) -> Tensor:
     return _Norm.apply(z)  # pyright: ignore[reportReturnType]
 
 
-def norm_factor(norm: Tensor, power: float, of: NormOf) -> Tensor:
+def norm_factor(norm: Tensor, power: float, of: str) -> Tensor:
     r"""What GradScale multiplies by: $\|z\|^p$; zero for a zero row whatever the power.
 
     Args:

@@ -95,9 +95,9 @@ class RunFolder:
                 raise invalid("folder", "empty or this run's", str(self.path), advice)
             self.check_data(checksum)
             if not resume:
-                done = self.result_file.exists()
                 advice = "It was begun already: pass --resume (resume=True) to go on."
-                advice = "It is finished: name another folder to train anew." if done else advice
+                if self.result_file.exists():
+                    advice = "It is finished: name another folder to train anew."
                 raise invalid("folder", "new", str(self.path), advice)
             return
         about = {

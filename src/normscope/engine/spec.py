@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_type_hints
 
-from normscope._checks import check_number, invalid
-from normscope._sphere import NormOf
+from normscope._checks import NormOf, check_number, invalid
 from normscope.augment import PRESETS
 from normscope.data import DATASETS
 from normscope.methods import METHODS, Defaults, Method, Recipe

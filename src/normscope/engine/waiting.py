@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -20,38 +21,31 @@ class Waiting:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._seconds = device, 0.0
-        self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._device = device
+        self._waits: list[tuple[Any, Any]] = []  # when each began and ended, by the device's clock
 
     def through(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The same batches."""
         while True:
-            before = self._mark()
+            before = self._now()
             batch = next(batches, None)
-            self._count(before)
+            self._waits.append((before, self._now()))
             if batch is None:
                 return
             yield batch
 
     def taken(self) -> float:
         """Seconds since the last call. Waits for the device."""
-        for before, after in self._marks:
-            after.synchronize()
-            self._seconds += before.elapsed_time(after) / 1000
-        self._marks = []
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
+        waits, self._waits = self._waits, []
+        if self._device.type != "cuda":
+            return sum(after - before for before, after in waits)
+        if waits:
+            waits[-1][1].synchronize()
+        return sum(before.elapsed_time(after) for before, after in waits) / 1000
 
-    def _mark(self) -> float | torch.cuda.Event:
+    def _now(self) -> Any:
         if self._device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self._device))
         return event
-
-    def _count(self, before: float | torch.cuda.Event) -> None:
-        after = self._mark()
-        if isinstance(before, float) and isinstance(after, float):
-            self._seconds += after - before
-        elif isinstance(before, torch.cuda.Event) and isinstance(after, torch.cuda.Event):
-            self._marks.append((before, after))

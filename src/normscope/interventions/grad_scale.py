@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from normscope._checks import check_floating, check_norm_of, check_number
-from normscope._sphere import NormOf, norm_factor, safe_norm
+from normscope._checks import NormOf, check_floating, check_norm_of, check_number
+from normscope._sphere import norm_factor, safe_norm
 
 _ADVICE = "Power 1 cancels the norm from a cosine loss's gradient, 0 changes nothing."
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from normscope._checks import check_floating, check_norm_of, check_number, invalid
-from normscope._sphere import NormOf
+from normscope._checks import NormOf, check_floating, check_norm_of, check_number, invalid
 from normscope.monitors.alarms import alarms_in
 from normscope.monitors.geometry import RANK_ROWS, geometry, gram, rank_of_gram
 from normscope.monitors.growth import growth

@@ -9,6 +9,7 @@ from functools import cached_property
 from torch import Tensor
 
 from normscope._checks import (
+    NormOf,
     check_embeddings,
     check_floating,
     check_labels,
@@ -16,7 +17,7 @@ from normscope._checks import (
     describe,
     invalid,
 )
-from normscope._sphere import NormOf, safe_norm, unit
+from normscope._sphere import safe_norm, unit
 
 
 @dataclass(frozen=True)
