@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,14 +15,21 @@ import torch
 from normscope.engine import RunSpec, train
 from normscope.engine.loop import Loop
 
-EPOCHS = 8  # unless told; kNN at 1, 2, 4 and 8, so that 3, 5, 6 and 7 are training alone
+EPOCHS = 12  # unless told; kNN after 1, 2, 4, 8 and 12, so that 6, 7, 10 and 11 are steady
 
 
 class Epoch(NamedTuple):
-    """The median epoch."""
+    """The median epoch of those that neither end with an evaluation nor follow one.
+
+    Attributes:
+        seconds: it takes.
+        waited: of these, for images.
+        resumed: seconds waited for images in the median epoch that follows an evaluation.
+    """
 
     seconds: float
-    waited: float  # of these, for images
+    waited: float
+    resumed: float
 
 
 def random_images(folder: Path, n: int, side: int) -> str:
@@ -39,21 +47,24 @@ def random_images(folder: Path, n: int, side: int) -> str:
 
 def steady_epoch(folder: Path, *, device: Any, epochs: int = EPOCHS, **values: Any) -> Epoch:
     """A steady epoch of a spec, trained below a folder."""
-    ends: list[Epoch] = []  # when each epoch was over, and what had been waited by then
+    ends: list[tuple[float, float]] = []  # when each was over, and what had been waited by then
     end_epoch = Loop._end_epoch
 
     def noted(loop: Loop) -> None:
         end_epoch(loop)
-        ends.append(Epoch(time.perf_counter(), loop.progress.waited))
+        ends.append((time.perf_counter(), loop.progress.waited))
 
     spec = RunSpec(epochs=epochs, knn_k=1, **values)
     torch.compiler.reset()  # every run compiles its own networks
     with patch.object(Loop, "_end_epoch", noted):
         train(spec, folder=folder / spec.name, device=device, checkpoint_seconds=1e9, quiet=True)
-    steady = [e for e in range(3, epochs) if e & (e - 1)]
+    seconds, waits = ([b - a for a, b in pairwise(course)] for course in zip(*ends, strict=True))
+    # of epochs 2, 3, ...; those of 1, 2, 4, ... are evaluated
+    alone = [e for e in range(3, epochs) if e & (e - 1)]
+    steady = [e - 2 for e in alone if (e - 1) & (e - 2)]
+    after = [e - 2 for e in alone if not (e - 1) & (e - 2)]
     return Epoch(
-        *(
-            statistics.median(ends[e - 1][i] - ends[e - 2][i] for e in steady)
-            for i in range(len(Epoch._fields))
-        )
+        statistics.median(seconds[i] for i in steady),
+        statistics.median(waits[i] for i in steady),
+        statistics.median(waits[i] for i in after),
     )

@@ -4,7 +4,9 @@
 
 Trains on a folder of JPEG files that is too large for memory: workers decode, and the augmentation
 runs on the device. `waited` is the share of an epoch in which the device had no images to work on;
-`resident` the same network on as large images that lie on the device, which is the limit.
+`resident` the same network on as large images that lie on the device, which is the limit. After an
+evaluation, at 1, 2, 4, 8, ... epochs, workers begin anew: `after an evaluation` is what is waited
+then, once.
 """
 
 from __future__ import annotations
@@ -105,11 +107,20 @@ def main() -> None:
                     f"{args.images / resident.seconds:,.0f}",
                     f"{streamed.seconds / resident.seconds:.2f}",
                     f"{streamed.waited / streamed.seconds:.1%}",
+                    f"{1000 * streamed.resumed:.0f} ms",
                 ]
             )
     table = Table(
         title=f"Training from files, {args.images:,} JPEGs, batch {args.batch}, {args.device}",
-        columns=["net", "pixels", "images/s", "resident, images/s", "time / resident", "waited"],
+        columns=[
+            "net",
+            "pixels",
+            "images/s",
+            "resident, images/s",
+            "time / resident",
+            "waited",
+            "after an evaluation",
+        ],
         rows=rows,
         notes=["A worker for each core, at most 16."],
         measured={name: {k: e._asdict() for k, e in v.items()} for name, v in measured.items()},

@@ -32,8 +32,9 @@ def test_waits_are_added_up_and_the_time_between_them_is_not() -> None:
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_gpu_that_has_work_left_does_not_wait(busy: bool) -> None:
     waiting = Waiting(torch.device("cuda"))
-    torch.cuda._sleep(1)
-    torch.cuda.synchronize()
+    for _ in waiting.through(slow(0, 1)):  # what is done for the first time takes long
+        torch.cuda._sleep(1)
+    waiting.taken()
     for _ in waiting.through(slow(0.02, 3)):
         if busy:
             torch.cuda._sleep(10**9)  # cycles: half a second

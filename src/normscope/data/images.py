@@ -164,6 +164,9 @@ def _rgb(image: Image) -> Image | None:
     """An image in RGB, or None if there is no telling which of its values is white."""
     from PIL import Image
 
+    if image.mode == "RGB":
+        image.load()  # `convert` would copy it too
+        return image
     # Pillow's own conversion makes white of all that is above 255; older ones call 16 bits I
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = (np.asarray(image).astype(np.uint32) + 128) // 257  # 65535 / 255, to the nearest
