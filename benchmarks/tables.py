@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import normscope
-from normscope._environment import processor
+from normscope._environment import hardware
 from normscope._files import whole_file
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ class Table:
     notes: list[str]
     measured: dict[str, object]
     command: str = field(default_factory=lambda: command())
-    hardware: str = field(default_factory=lambda: hardware())
+    hardware: str = field(default_factory=lambda: hardware(gpu=torch.cuda.is_available()))
     versions: dict[str, str] = field(default_factory=dict)
 
     def markdown(self) -> str:
@@ -107,10 +107,3 @@ def command() -> str:
             at = words.index(option)
             del words[at : at + 2]
     return "python " + shlex.join(["benchmarks/" + Path(words[0]).name, *words[1:]])
-
-
-def hardware() -> str:
-    """The processor, and the GPU if there is one."""
-    if torch.cuda.is_available():
-        return f"{torch.cuda.get_device_name()}, {processor()}"
-    return processor()

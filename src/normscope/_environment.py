@@ -14,6 +14,15 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {p: _version(p) for p in packages}
 
 
+def hardware(*, gpu: bool) -> str:
+    """The processor's name and how many cores there are; before it the GPU's, if one works."""
+    if not gpu:
+        return processor()
+    import torch
+
+    return f"{torch.cuda.get_device_name()}, {processor()}"
+
+
 def processor() -> str:
     """The processor's name and how many cores there are."""
     name = platform.processor() or platform.machine()

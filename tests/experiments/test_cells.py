@@ -22,6 +22,7 @@ from normscope.experiments.cells import (
     noise,
     train_cells,
 )
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
 from normscope.experiments.runs import OutOfTime, trained, within
 
@@ -160,12 +161,12 @@ def test_more_panels_than_fit_begin_a_new_line() -> None:
 def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:
     spec = RunSpec(data="digits", net="resnet10_narrow", epochs=1, log_every=8)
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
-    rates = opposite_halves_effect._rates(result)
+    rates = opposite_halves_effect._rates(Run.of(result))
     assert set(rates) == {"epoch_1", "epoch_16"}
-    steps = [json.dumps(r | {"epoch": 2}) for r in result.metrics("step")]
-    (tmp_path / "run/metrics.jsonl").write_text("\n".join(steps))
+    epochs = [json.dumps(r) for r in result.metrics("epoch")]
+    (tmp_path / "run/metrics.jsonl").write_text("\n".join(epochs))
     with pytest.raises(ValueError, match="at most an epoch's steps, got 8"):
-        opposite_halves_effect._rates(result)
+        opposite_halves_effect._rates(Run.of(result))
 
 
 def test_cells_are_trained_with_each_seed_and_share_their_runs(tmp_path, monkeypatch) -> None:

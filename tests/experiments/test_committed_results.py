@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from normscope.experiments import EXPERIMENTS, load
+from normscope.experiments.cells import course
+from normscope.experiments.ledger import Ledger
 from normscope.experiments.summary import results_markdown, stored_results
 
 FOLDER = Path(__file__).parents[2] / "results"
@@ -21,3 +25,14 @@ def test_every_experiment_is_stored_with_both_figures_and_simulations_at_the_pap
         assert results.seeds >= load(name).SEEDS[scale]
         assert (FOLDER / "figures" / f"{name}.{scale}.png").exists()
         assert (FOLDER / "figures" / f"{name}.{scale}.pdf").exists()
+
+
+def test_stored_runs_are_those_of_the_tables() -> None:
+    ledger = {run.spec.name: run for run in Ledger(FOLDER / "runs.jsonl")}
+    assert ledger
+    for results in stored_results(FOLDER):
+        for cell in results.data.get("cells", []):
+            for record in cell["runs"]:
+                run = ledger.get(record["run"])
+                assert run is None or record["knn"] == pytest.approx(course(run)["knn"], rel=1e-4)
+                assert run is not None or results.scale == "smoke"

@@ -18,11 +18,11 @@ def refuse(line: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def writable_folder(folder: Path) -> None:
-    """Make the folder of --out; refuse one that can't be written to, before any work is done."""
+def writable_folder(folder: Path, option: str = "--out") -> None:
+    """Make an option's folder; refuse one that can't be written to, before any work is done."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        refuse(f"--out must be writable, got {str(folder)!r}: {error.strerror}.")
+        refuse(f"{option} must be writable, got {str(folder)!r}: {error.strerror}.")

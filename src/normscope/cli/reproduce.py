@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.experiments.ledger import Ledger
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
@@ -35,6 +36,10 @@ def reproduce(
         float | None, typer.Option(help="stop after so long; go on next time", show_default=False)
     ] = None,
     folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="a file of finished runs to take from and add to", show_default=False),
+    ] = None,
 ) -> None:
     """Compute the paper's figures and tables, and judge its claims.
 
@@ -43,6 +48,7 @@ def reproduce(
     normscope reproduce convergence_sim                       one of them
     normscope reproduce all --kind simulation --scale paper   everything without image training
     normscope reproduce accuracies wd_cut --minutes 9         as much as fits; again goes on
+    normscope reproduce accuracies --runs results/runs.jsonl  train only what others have not
 
     Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
     claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments.
@@ -73,12 +79,25 @@ def reproduce(
     if minutes is not None and not 0 < minutes < 60 * 24 * 365:
         refuse(f"--minutes must be more than 0 and less than a year, got {minutes:g}.")
     writable_folder(folder)
+    ledger = None
+    if runs is not None:
+        if runs.exists() and not runs.is_file():
+            refuse(f"--runs must be a file, got {str(runs)!r}.")
+        writable_folder(runs.parent, "--runs")
+        ledger = Ledger(runs)
     with nullcontext() if minutes is None else within(minutes):
-        status = _reproduce(names, cast(Scale, scale), seed, seeds, folder)
+        status = _reproduce(names, cast(Scale, scale), seed, seeds, folder, ledger)
     raise typer.Exit(status)
 
 
-def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path) -> int:
+def _reproduce(
+    names: list[str],
+    scale: Scale,
+    seed: int,
+    seeds: int | None,
+    folder: Path,
+    ledger: Ledger | None,
+) -> int:
     """Run them one after another; the exit status."""
     done: list[tuple[str, list[Claim]]] = []
     broken: list[str] = []
@@ -93,7 +112,7 @@ def _reproduce(names: list[str], scale: Scale, seed: int, seeds: int | None, fol
                     progress.stop()  # each run has a bar of its own
                 try:
                     _, claims = run_experiment(
-                        name, scale=scale, seed=seed, seeds=seeds, folder=folder
+                        name, scale=scale, seed=seed, seeds=seeds, folder=folder, ledger=ledger
                     )
                     done.append((name, claims))
                     unsummed = _summed(folder)

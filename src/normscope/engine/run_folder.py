@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from normscope._checks import invalid
-from normscope._environment import processor, versions
+from normscope._environment import hardware, versions
 from normscope._files import whole_file, without_nan
 from normscope.engine.spec import RunSpec
 
@@ -105,7 +105,7 @@ class RunFolder:
             "hash": spec.hash,
             "data_checksum": checksum,
             "device": device,
-            "hardware": processor(),
+            "hardware": hardware(gpu=device.startswith("cuda")),
             "versions": versions(),
         }
         with whole_file(self.spec_file) as partial:

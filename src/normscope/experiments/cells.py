@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from normscope.engine import RunResult
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results, Scale, rounded
 from normscope.experiments.runs import spec_at, trained
 from normscope.methods import Recipe
@@ -103,7 +103,7 @@ def train_cells(
     seed: int,
     seeds: int,
     cells: Sequence[Cell],
-    kept: Callable[[RunResult], Record] | None = None,
+    kept: Callable[[Run], Record] | None = None,
     key: str = "knn",
 ) -> Results:
     """Train what every cell asks for; all cells with the first seed, then with the next.
@@ -121,21 +121,21 @@ def train_cells(
     for s in range(seed, seed + seeds):
         for cell, every in zip(cells, runs, strict=True):
             spec = spec_at(scale, **{"seed": s, **cell.values})
-            result = trained(spec)
-            every.append({"run": spec.name, **course(result), **(kept(result) if kept else {})})
+            run = trained(spec)
+            every.append({"run": spec.name, **course(run), **(kept(run) if kept else {})})
     data = [{**asdict(c), "runs": rounded(every)} for c, every in zip(cells, runs, strict=True)]
     return Results(experiment, scale, seeds, seed, {"key": key, "cells": data})
 
 
-def course(result: RunResult) -> Record:
+def course(run: Run) -> Record:
     """The kNN and norm of a run at its end and, as lists, after 1, 2, 4, ... epochs.
 
     A network that broke has no kNN: it counts as 0.
     """
-    epochs = [r for r in result.metrics("epoch") if "knn" in r]
+    epochs = run.metrics("epoch")
     return {
-        "knn": _finite(result.knn),
-        "norm": None if math.isnan(result.norm) else result.norm,
+        "knn": _finite(run.knn),
+        "norm": None if math.isnan(run.norm) else run.norm,
         "epochs": [r["epoch"] for r in epochs],
         "knns": [_finite(r["knn"]) for r in epochs],
         "norms": [r["norm_test"] for r in epochs],

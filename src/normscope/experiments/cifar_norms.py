@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from normscope import data as datasets
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
-from normscope.experiments.runs import datasets_at, judged, spec_at, trained
+from normscope.experiments.runs import datasets_at, folder_of, judged, spec_at
 from normscope.report.norms import gallery
 
 TITLE = "Fig. cifar_norms: images of highest and lowest norm"
@@ -41,7 +41,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     for s in range(seed, seed + seeds):
         spec = spec_at(scale, method="simclr", data=dataset, seed=s)
         judged(spec)
-        with np.load(trained(spec).folder / "gallery.npz", allow_pickle=False) as ends:
+        with np.load(folder_of(spec) / "gallery.npz", allow_pickle=False) as ends:
             for end in ENDS:
                 found["correct"][end].append(float(ends[f"{end}_correct"].mean()))
                 if votes is not None:

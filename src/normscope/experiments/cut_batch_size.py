@@ -15,9 +15,9 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import Cell, Record, cells_of, per_cent, train_cells
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 
@@ -50,10 +50,10 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     return train_cells("cut_batch_size", scale, seed, seeds, cells, kept=_early)
 
 
-def _early(result: RunResult) -> Record:
+def _early(run: Run) -> Record:
     """The kNN at the last epoch, of those that have one, within the first fifth."""
-    fifth = max(1, result.spec.epochs // 5)
-    seen = [r for r in result.metrics("epoch") if "knn" in r and r["epoch"] <= fifth]
+    fifth = max(1, run.spec.epochs // 5)
+    seen = [r for r in run.metrics("epoch") if r["epoch"] <= fifth]
     return {"early_knn": seen[-1]["knn"] or 0.0}
 
 

@@ -16,7 +16,6 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_courses
 from normscope.experiments.cells import (
     NAMES,
@@ -28,6 +27,7 @@ from normscope.experiments.cells import (
     difference,
     train_cells,
 )
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 
@@ -98,9 +98,9 @@ def check(results: Results) -> list[Claim]:
     return claims
 
 
-def _early(result: RunResult) -> Record:
+def _early(run: Run) -> Record:
     """The kNN after `EARLY` epochs, or at the end of a shorter run."""
-    seen = course(result)
+    seen = course(run)
     early = [k for epoch, k in zip(seen["epochs"], seen["knns"], strict=True) if epoch <= EARLY]
     return {"early": early[-1]}
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import (
     Record,
@@ -21,6 +20,7 @@ from normscope.experiments.cells import (
     intervention_claims,
     train_cells,
 )
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at, judged
 
@@ -50,8 +50,8 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     return train_cells("lin_probe", scale, seed, seeds, cells, kept=_probe, key="probe")
 
 
-def _probe(result: RunResult) -> Record:
-    return {"probe": judged(result.spec)["layers"]["backbone"]["probe"] or 0.0}
+def _probe(run: Run) -> Record:
+    return {"probe": judged(run.spec)["layers"]["backbone"]["probe"] or 0.0}
 
 
 def check(results: Results) -> list[Claim]:

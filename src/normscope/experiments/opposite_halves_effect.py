@@ -16,8 +16,8 @@ import statistics
 from matplotlib.figure import Figure
 
 from normscope._checks import invalid
-from normscope.engine import RunResult
 from normscope.experiments.cells import NAMES, Cell, Record, cells_of, per_cent, train_cells
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.report.figures import BLUE, GREEN, ORANGE, new_figure
 
@@ -37,7 +37,6 @@ PRINTED = {  # dataset -> method -> per cent at epochs 1 and 16
     "cifar100": {"simclr": (11, 1), "simsiam": (21, 0), "byol": (20, 0)},
     "imagenet100": {"simclr": (2, 0), "simsiam": (26, 1), "byol": (28, 1)},
 }
-_POINTS = 3  # log points at an epoch's end
 FEW = 5.0  # per cent: what the paper's "effectively 0" allows
 
 
@@ -58,18 +57,14 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     )
 
 
-def _rates(result: RunResult) -> Record:
+def _rates(run: Run) -> Record:
     """The rate at the end of each of the two epochs; of a shorter run, at its own end."""
-    records = result.metrics("step")
-    last = records[-1]["epoch"]
-    rates = {}
-    for epoch in EPOCHS:
-        seen = [r["opposite_halves"] for r in records if r["epoch"] == min(epoch, last)]
-        if not seen:
-            advice = f"Lower it: epoch {epoch} of {result.spec.name} has no log point."
-            raise invalid("log_every", "at most an epoch's steps", result.spec.log_every, advice)
-        rates[f"epoch_{epoch}"] = statistics.fmean(seen[-_POINTS:])
-    return rates
+    ends = {r["epoch"]: r["opposite_halves"] for r in run.metrics("step")}
+    for epoch in [min(epoch, run.spec.epochs) for epoch in EPOCHS]:
+        if epoch not in ends:
+            advice = f"Lower it: epoch {epoch} of {run.spec.name} has no log point."
+            raise invalid("log_every", "at most an epoch's steps", run.spec.log_every, advice)
+    return {f"epoch_{epoch}": ends[min(epoch, run.spec.epochs)] for epoch in EPOCHS}
 
 
 def check(results: Results) -> list[Claim]:

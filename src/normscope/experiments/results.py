@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from normscope._checks import invalid
-from normscope._environment import processor, versions
+from normscope._environment import hardware, versions
 from normscope._files import whole_file
 
 Scale = Literal["smoke", "small", "paper"]
@@ -237,11 +237,11 @@ def t_quantile(degrees: int) -> float:
     )
 
 
-def provenance(command: str, seconds: float) -> dict[str, Any]:
+def provenance(command: str, seconds: float, *, gpu: bool) -> dict[str, Any]:
     """Where and with what the numbers were made."""
     return {
         "command": command,
         "seconds": round(seconds, 2),
         "versions": versions(),
-        "hardware": processor(),
+        "hardware": hardware(gpu=gpu),
     }

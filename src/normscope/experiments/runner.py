@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import torch
+
 from normscope._files import whole_file
+from normscope.experiments.ledger import Ledger
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Scale, provenance
 from normscope.experiments.runs import noted
@@ -14,7 +17,13 @@ from normscope.report import figures
 
 
 def reproduce(
-    name: str, *, scale: Scale, seed: int, seeds: int | None, folder: Path
+    name: str,
+    *,
+    scale: Scale,
+    seed: int,
+    seeds: int | None,
+    folder: Path,
+    ledger: Ledger | None = None,
 ) -> tuple[Results, list[Claim]]:
     """Run an experiment and store its results and its figure.
 
@@ -24,15 +33,17 @@ def reproduce(
         seed: the first seed.
         seeds: how many; the experiment's own number for the scale unless given.
         folder: where `<name>.<scale>.json` and `figures/` go.
+        ledger: runs that need not be trained; those that are trained are added.
     """
     experiment = load(name)
     # where nothing is random there is one seed, whatever is asked for
     count = experiment.SEEDS[scale] if seeds is None or experiment.SEEDS[scale] == 1 else seeds
     start = time.perf_counter()
-    with noted() as runs:
+    with noted(ledger) as runs:
         results = experiment.run(scale, seed, count)
     command = f"normscope reproduce {name} --scale {scale} --seed {seed} --seeds {count}"
-    results.provenance = provenance(command, time.perf_counter() - start)
+    gpu = experiment.KIND == "training" and torch.cuda.is_available()
+    results.provenance = provenance(command, time.perf_counter() - start, gpu=gpu)
     if runs:
         results.provenance["runs"] = dict(runs)
     claims = experiment.check(results)  # before anything is stored: what can't be judged is broken

@@ -17,6 +17,7 @@ import torch
 
 from normscope import data
 from normscope.engine import RunFolder, RunResult, RunSpec, evaluate, made_with, train
+from normscope.experiments.ledger import Ledger, Run
 from normscope.experiments.results import Scale
 
 # What each scale trains with; `paper` is Appendix "Experimental Setup".
@@ -69,40 +70,61 @@ def time_is_up() -> bool:
 _images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
-def trained(spec: RunSpec) -> RunResult:
-    """The finished run of a spec: trained now, gone on with, or found.
-
-    Runs are below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` has them too.
-    """
-    if time_is_up():
-        raise OutOfTime
-    folder = Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
-    images = None
-    if not RunFolder(folder).result_file.exists():
-        images = _images(spec.data, data.default_root())
-    result = train(spec, folder=folder, resume=True, images=images, until=_until)
-    _used[spec.name] = RunFolder(folder).made() | {"seconds": result.seconds}
-    return result
+def trained(spec: RunSpec) -> Run:
+    """The finished run of a spec: found in the ledger, or in its folder, or trained now."""
+    run = _ledger.get(spec) if _ledger else None
+    if run is None:
+        run = Run.of(_in_folder(spec))
+        if _ledger:
+            _ledger.add(run)
+    _used[spec.name] = run.made
+    return run
 
 
 def judged(spec: RunSpec) -> dict[str, Any]:
     """What `normscope evaluate` says of the finished run of a spec."""
-    run = trained(spec).folder
+    _used[spec.name] = Run.of(_in_folder(spec)).made
+    folder = folder_of(spec)
     try:
-        found = json.loads((run / "evaluation.json").read_text())
+        found = json.loads((folder / "evaluation.json").read_text())
         fresh = (found["epoch"], found["made_with"]) == (spec.epochs, made_with(spec.data))
-        if fresh and is_zipfile(run / "gallery.npz"):
+        if fresh and is_zipfile(folder / "gallery.npz"):
             return found
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or an old or damaged one
-    return evaluate(run, device="cuda" if torch.cuda.is_available() else "cpu")
+    return evaluate(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _in_folder(spec: RunSpec) -> RunResult:
+    """The finished run of a spec in its folder: trained now, gone on with, or found."""
+    if time_is_up():
+        raise OutOfTime
+    folder, images = folder_of(spec), None
+    if not RunFolder(folder).result_file.exists():
+        images = _images(spec.data, data.default_root())
+    return train(spec, folder=folder, resume=True, images=images, until=_until)
+
+
+def folder_of(spec: RunSpec) -> Path:
+    """Below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` has its runs too."""
+    return Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
 
 
 _used: dict[str, dict[str, Any]] = {}
+_ledger: Ledger | None = None
 
 
 @contextmanager
-def noted() -> Iterator[dict[str, dict[str, Any]]]:
-    """Inside this, the runs that are used, by name: on what they were trained, and how long."""
+def noted(ledger: Ledger | None = None) -> Iterator[dict[str, dict[str, Any]]]:
+    """Inside this, the runs that are used, by name: on what they were trained, and how long.
+
+    Args:
+        ledger: where runs are looked up before they are trained, and kept afterwards.
+    """
+    global _ledger
     _used.clear()
-    yield _used
+    _ledger = ledger
+    try:
+        yield _used
+    finally:
+        _ledger = None

@@ -16,9 +16,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from normscope.engine import RunResult
 from normscope.experiments.cell_views import plot_cells
 from normscope.experiments.cells import NAMES, Cell, Record, gains, train_cells
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 
@@ -63,8 +63,8 @@ def _row(method: str, cut: float) -> str:
     return f"{NAMES[method]}, {'default' if cut == 1 else f'cut {cut:g}'}"
 
 
-def _top5(result: RunResult) -> Record:
-    return {"knn_top5": result.metrics("epoch")[-1]["knn_top5"] or 0.0}
+def _top5(run: Run) -> Record:
+    return {"knn_top5": run.metrics("epoch")[-1]["knn_top5"] or 0.0}
 
 
 def check(results: Results) -> list[Claim]:

@@ -16,8 +16,8 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.engine import RunResult
 from normscope.experiments.cells import Record, cells_of, gains, train_cells
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 from normscope.experiments.weight_decay_ablation import HIGH, NONE, ROWS, STANDARD, decay_cells
@@ -43,11 +43,10 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     return train_cells("weight_decay_imbalanced", scale, seed, seeds, cells, kept=_rates)
 
 
-def _rates(result: RunResult) -> Record:
-    """The effective learning rate at the last log point of each epoch that has a kNN."""
-    epochs = [record["epoch"] for record in result.metrics("epoch") if "knn" in record]
-    last = {record["epoch"]: record["lr_over_norm"] for record in result.metrics("step")}
-    return {"rates": [last.get(epoch) for epoch in epochs]}
+def _rates(run: Run) -> Record:
+    """The effective learning rate at the end of each epoch that has a kNN."""
+    ends = {record["epoch"]: record["lr_over_norm"] for record in run.metrics("step")}
+    return {"rates": [ends.get(record["epoch"]) for record in run.metrics("epoch")]}
 
 
 def check(results: Results) -> list[Claim]:

@@ -1,0 +1,126 @@
+"""Finished runs in one file, a line each: what it has need not be trained again."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normscope._checks import invalid
+from normscope._files import whole_file, without_nan
+from normscope.engine import RunFolder, RunResult, RunSpec
+from normscope.experiments.results import rounded
+
+POINTS = 3  # log points whose mean is an epoch's end
+
+
+@dataclass(frozen=True)
+class Run:
+    """What experiments take from a finished run.
+
+    Attributes:
+        spec: what was run.
+        knn: on the test images, at the end.
+        norm: mean over the test images, at the end.
+        made: on what, with which versions and data, and how long it took.
+        records: of its metrics, the epochs that were evaluated, for each of these the mean of its
+            last log points, and the alarms.
+    """
+
+    spec: RunSpec
+    knn: float
+    norm: float
+    made: dict[str, Any]
+    records: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, result: RunResult) -> Run:
+        """Of a run in its folder."""
+        made = RunFolder(result.folder).made() | {"seconds": result.seconds}
+        records = [r for r in result.metrics("epoch") if "knn" in r]
+        for epoch in [r["epoch"] for r in records]:
+            points = [r for r in result.metrics("step") if r["epoch"] == epoch]
+            records += [_mean(points[-POINTS:])] if points else []
+        records += result.metrics("alarm")
+        return cls(result.spec, result.knn, result.norm, made, rounded(records))
+
+    @classmethod
+    def read(cls, line: str) -> Run:
+        """What `line` wrote."""
+        stored = json.loads(line)
+        spec = RunSpec.from_dict(stored["spec"])
+        if spec.name != stored["run"]:
+            raise ValueError(f"{stored['run']} is not the run of its spec")
+        knn, norm = (math.nan if stored[k] is None else float(stored[k]) for k in ("knn", "norm"))
+        made, records = dict(stored["made"]), [dict(record) for record in stored["records"]]
+        return cls(spec, knn, norm, made, records)
+
+    def line(self) -> str:
+        """As JSON."""
+        numbers = {"knn": self.knn, "norm": self.norm, "made": self.made, "records": self.records}
+        stored = {"run": self.spec.name, "spec": self.spec.to_dict(), **without_nan(numbers)}
+        return json.dumps(stored, allow_nan=False)
+
+    def metrics(self, kind: str) -> list[dict[str, Any]]:
+        """What was kept of `"step"`s, `"epoch"`s or `"alarm"`s."""
+        return [record for record in self.records if record["kind"] == kind]
+
+
+def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:
+    """One log point for several of an epoch: of each number its mean, None if it broke in one."""
+    mean: dict[str, Any] = {name: points[-1][name] for name in ("kind", "epoch", "step")}
+    for key, last in points[-1].items():
+        if key in mean or isinstance(last, list):
+            continue
+        values = [point[key] for point in points if key in point]
+        mean[key] = None if None in values else statistics.fmean(values)
+    return mean
+
+
+class Ledger:
+    """A file of runs, in the order of their names.
+
+    Args:
+        path: the file; it need not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._runs = self._read()
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs.values())
+
+    def get(self, spec: RunSpec) -> Run | None:
+        """The run of a spec, if the file has it."""
+        return self._runs.get(spec.name)
+
+    def add(self, run: Run) -> None:
+        """Keep a run; what another process has added meanwhile stays."""
+        self._runs |= self._read() | {run.spec.name: run}
+        with whole_file(self.path) as partial:
+            lines = [self._runs[name].line() for name in sorted(self._runs)]
+            partial.write_text("\n".join(lines) + "\n")
+
+    def _read(self) -> dict[str, Run]:
+        if not self.path.exists():
+            return {}
+        runs: dict[str, Run] = {}
+        try:
+            for number, line in enumerate(self.path.read_text().splitlines(), start=1):
+                try:
+                    run = Run.read(line)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                    raise ValueError(f"Line {number}: {error}") from None
+                runs[run.spec.name] = run
+        except (OSError, ValueError) as error:
+            why = " ".join(str(error).split())[:200]
+            advice = f"{why}. Name another file."
+            raise invalid(
+                str(self.path), "a file of runs that `reproduce` wrote", "another", advice
+            ) from None
+        return runs

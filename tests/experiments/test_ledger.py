@@ -1,0 +1,121 @@
+"""A file of finished runs: what it keeps, and that nothing it has is trained again."""
+
+import json
+import math
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from normscope.cli import app
+from normscope.engine import RunResult, RunSpec
+from normscope.experiments.cells import intervention_cells
+from normscope.experiments.ledger import POINTS, Ledger, Run
+from normscope.experiments.results import Results
+from normscope.experiments.runs import noted, spec_at, trained
+from normscope.experiments.summary import claims_of
+
+SPEC = RunSpec(data="digits", epochs=3, log_every=5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Of a run."""
+    root = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NORMSCOPE_RUNS", str(root))
+        trained(SPEC)
+    return root / SPEC.name
+
+
+def test_what_is_kept_is_what_the_run_measured(folder: Path) -> None:
+    result = RunResult.load(folder)
+    run = Run.read(Run.of(result).line())
+    assert (run.spec, run.knn, run.norm) == (SPEC, result.knn, result.norm)
+    assert run.made["seconds"] == result.seconds
+    assert (
+        run.made["data_checksum"] == json.loads((folder / "spec.json").read_text())["data_checksum"]
+    )
+    knns = [r["knn"] for r in result.metrics("epoch") if "knn" in r]
+    assert [r["knn"] for r in run.metrics("epoch")] == pytest.approx(knns, rel=1e-4)
+    assert [r["epoch"] for r in run.metrics("step")] == [1, 2, 3]
+    last = [r["opposite_halves"] for r in result.metrics("step") if r["epoch"] == 2][-POINTS:]
+    assert len(last) == POINTS
+    kept = run.metrics("step")[1]
+    assert kept["opposite_halves"] == pytest.approx(statistics.fmean(last), rel=1e-4)
+    assert "norm_by_class" not in kept
+
+
+def test_a_run_of_the_file_is_neither_trained_nor_looked_for(
+    folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path / "runs"))
+    shutil.copytree(folder, tmp_path / "runs" / SPEC.name)
+    path = tmp_path / "runs.jsonl"
+    with noted(Ledger(path)):
+        first = trained(SPEC)
+    shutil.rmtree(tmp_path / "runs")
+    with noted(Ledger(path)) as used:
+        assert trained(SPEC) == first
+    assert used == {SPEC.name: first.made}
+    assert not (tmp_path / "runs").exists()
+    assert Ledger(path).get(RunSpec(data="digits", epochs=4, log_every=5)) is None
+
+
+def test_a_broken_network_comes_back_as_one(folder: Path) -> None:
+    run = Run.of(RunResult.load(folder))
+    broken = Run(run.spec, math.nan, math.nan, run.made, [{"kind": "epoch", "knn": None}])
+    again = Run.read(broken.line())
+    assert math.isnan(again.knn)
+    assert math.isnan(again.norm)
+    assert again.metrics("epoch") == [{"kind": "epoch", "knn": None}]
+
+
+def test_what_another_process_adds_stays(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    run = Run.of(RunResult.load(folder))
+    other = Run(RunSpec(data="digits", seed=7), 0.5, 1.0, run.made, [])
+    one, two = Ledger(path), Ledger(path)
+    one.add(run)
+    two.add(other)
+    names = [json.loads(line)["run"] for line in path.read_text().splitlines()]
+    assert names == sorted([SPEC.name, other.spec.name])
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda line: line[:100],
+        lambda line: line.replace('"cut": 1.0', '"cut": 3.0'),
+        lambda line: line.replace('"records"', '"others"'),
+        lambda line: f"[{line}]",
+    ],
+)
+def test_another_file_is_refused_by_its_line(spoilt, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    line = Run.of(RunResult.load(folder)).line()
+    path.write_text(f"{line}\n{spoilt(line)}\n")
+    with pytest.raises(ValueError, match=r"runs\.jsonl must be a file of runs .*Line 2") as caught:
+        Ledger(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_takes_runs_from_the_file(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path / "runs"))
+    ledger, made = Ledger(tmp_path / "runs.jsonl"), Run.of(RunResult.load(folder)).made
+    for seed in (0, 1):
+        for cell in intervention_cells({"digits": "digits"}, {}):
+            spec = spec_at("smoke", seed=seed, **cell.values)
+            knn = 0.9 if spec.cut == 3 else 0.5 + 0.01 * seed
+            epoch = {"kind": "epoch", "epoch": spec.epochs, "knn": knn, "norm_test": 1.0}
+            ledger.add(Run(spec, knn, 1.0, made, [epoch]))
+    words = ["reproduce", "accuracies", "--scale", "smoke", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as end:
+        app([*words, "--runs", str(ledger.path)])
+    assert end.value.code == 0
+    assert not (tmp_path / "runs").exists()
+    claims = claims_of(Results.load(tmp_path / "out" / "accuracies.smoke.json"))
+    assert [claim.verdict for claim in claims if "SimCLR, cut 3" in claim.sentence] == [
+        "reproduced"
+    ]
