@@ -45,6 +45,9 @@ def test_what_is_kept_is_what_the_run_measured(folder: Path) -> None:
     kept = run.metrics("step")[1]
     assert kept["opposite_halves"] == pytest.approx(statistics.fmean(last), rel=1e-4)
     assert "norm_by_class" not in kept
+    (course,) = run.metrics("course")
+    assert len(course["steps"]) == len(result.metrics("step"))  # a short run's is whole
+    assert course["norms"][4] == pytest.approx(result.metrics("step")[4]["norm_mean"], rel=1e-4)
 
 
 def test_a_run_of_the_file_is_neither_trained_nor_looked_for(

@@ -16,6 +16,7 @@ from normscope.engine import RunFolder, RunResult, RunSpec
 from normscope.experiments.results import rounded
 
 POINTS = 3  # log points whose mean is an epoch's end
+_COURSE = 100  # points of the course of norms, at most
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Run:
         norm: mean over the test images, at the end.
         made: on what, with which versions and data, and how long it took.
         records: of its metrics, the epochs that were evaluated, for each of these the mean of its
-            last log points, and the alarms.
+            last log points, the alarms, and one record with the course of norms.
     """
 
     spec: RunSpec
@@ -45,7 +46,7 @@ class Run:
         for epoch in [r["epoch"] for r in records]:
             points = [r for r in result.metrics("step") if r["epoch"] == epoch]
             records += [_mean(points[-POINTS:])] if points else []
-        records += result.metrics("alarm")
+        records += [*result.metrics("alarm"), _course(result.metrics("step"))]
         return cls(result.spec, result.knn, result.norm, made, rounded(records))
 
     @classmethod
@@ -66,7 +67,7 @@ class Run:
         return json.dumps(stored, allow_nan=False)
 
     def metrics(self, kind: str) -> list[dict[str, Any]]:
-        """What was kept of `"step"`s, `"epoch"`s or `"alarm"`s."""
+        """What was kept of `"step"`s, `"epoch"`s or `"alarm"`s, or the `"course"`."""
         return [record for record in self.records if record["kind"] == kind]
 
 
@@ -79,6 +80,13 @@ def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:
         values = [point[key] for point in points if key in point]
         mean[key] = None if None in values else statistics.fmean(values)
     return mean
+
+
+def _course(points: list[dict[str, Any]]) -> dict[str, Any]:
+    """Steps, learning rates and mean norms at some of the log points, equally far apart."""
+    some = points[:: -(-len(points) // _COURSE) or 1]
+    names = {"steps": "step", "lrs": "lr", "norms": "norm_mean"}
+    return {"kind": "course"} | {name: [p[key] for p in some] for name, key in names.items()}
 
 
 class Ledger:

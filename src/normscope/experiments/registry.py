@@ -47,6 +47,7 @@ EXPERIMENTS = {
     "class_imbalance": "class_imbalance",
     "weight_decay_convergence": "weight_decay_convergence",
     "grad_scaling": "grad_scaling",
+    "grad_scale_growth": "grad_scale_growth",
     "cos_sim_surface": "cos_sim_surface",
     "latents": "latents",
     "convergence_rate": "convergence_rate",
@@ -66,6 +67,7 @@ EXPERIMENTS = {
     "opposite_halves_effect": "opposite_halves_effect",
     "weight_decay_imbalanced": "weight_decay_imbalanced",
     "cut_paths": "cut_paths",
+    "grad_scale_rates": "grad_scale_rates",
     "simsiam_recipes": "simsiam_recipes",
 }
 

@@ -220,7 +220,8 @@ def share_interval(hits: int, cases: int) -> tuple[float, tuple[float, float]]:
     share, spread = hits / cases, z**2 / cases
     middle = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
-    return share, (max(0.0, middle - half), min(1.0, middle + half))
+    low, high = middle - half if hits else 0.0, middle + half if hits < cases else 1.0
+    return share, (low, high)
 
 
 def t_quantile(degrees: int) -> float:
