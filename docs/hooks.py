@@ -1,8 +1,9 @@
-"""mkdocs hooks: the reference from the docstrings, and formulas as MathML, which needs no script.
+"""mkdocs hooks: the reference from the docstrings, formulas as MathML, which needs no script, and
+the figures of results/.
 
 A line `::: normscope.losses` in a page becomes every public name of that module, each with its
-signature and docstring. Both happen before Markdown is read, so that it mistakes neither the
-underscores of a formula nor the prompt of a doctest for markup.
+signature and docstring. That and the formulas happen before Markdown is read, so that it mistakes
+neither the underscores of a formula nor the prompt of a doctest for markup.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert  # pyright: ignore[reportMissingImports]
+from mkdocs.structure.files import File, Files  # pyright: ignore[reportMissingImports]
+
+_FIGURES = "../results/figures/"  # as a page names it, so that it is shown where no site is built
 
 _CODE_OR_FORMULA = re.compile(r"```.*?```|`[^`\n]*`|\$([^$]+)\$", re.DOTALL)
 _SECTION = re.compile(r"(?m)^(Args|Returns|Raises):\n((?:[ ]{4}.*\n?|\n)+)")
@@ -20,8 +25,16 @@ _DOCTEST = re.compile(r"(?m)^>>> .*\n?(?:^(?!\n).+\n?)*")
 _ITEM = re.compile(r"(?m)^(\w+): ")
 
 
+def on_files(files: Files, config: Any) -> Files:
+    """The pages' files, and the figures of results/."""
+    for path in (Path(config["docs_dir"]) / _FIGURES).glob("*.png"):
+        files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    return files
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with its reference written out and its formulas drawn."""
+    """The page with its reference written out, its formulas drawn, its figures found."""
+    markdown = markdown.replace(f"]({_FIGURES}", "](figures/")
     markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
     drawn = _CODE_OR_FORMULA.sub(
         lambda match: _formula(match[1]) if match[1] else match[0], markdown

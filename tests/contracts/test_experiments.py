@@ -18,7 +18,7 @@ TRAINED = [name for name in EXPERIMENTS if name not in SIMULATIONS]
 def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NORMSCOPE_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setitem(runs._SETTINGS, "smoke", {"epochs": 2})  # the contract asks for no more
+        patch.setitem(runs._SETTINGS, "smoke", {"epochs": 1})  # the contract asks for no more
         yield
 
 

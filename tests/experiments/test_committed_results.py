@@ -1,5 +1,6 @@
 """What is committed under results/ is what the code says of it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,11 @@ def test_stored_runs_are_those_of_the_tables() -> None:
                 run = ledger.get(record["run"])
                 assert run is None or record["knn"] == pytest.approx(course(run)["knn"], rel=1e-4)
                 assert run is not None or results.scale == "smoke"
+
+
+def test_intervals_in_the_findings_are_those_of_the_results() -> None:
+    findings = (FOLDER.parent / "docs" / "findings.md").read_text()
+    intervals = re.findall(r"\[-?[\d.]+, -?[\d.]+\]", findings)
+    assert intervals
+    results = (FOLDER / "RESULTS.md").read_text()
+    assert [interval for interval in intervals if interval not in results] == []
