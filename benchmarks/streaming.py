@@ -5,8 +5,8 @@
 Trains on a folder of JPEG files that is too large for memory: workers decode, and the augmentation
 runs on the device. `waited` is the share of an epoch in which the device had no images to work on;
 `resident` the same network on as large images that lie on the device, which is the limit. After an
-evaluation, at 1, 2, 4, 8, ... epochs, workers begin anew: `after an evaluation` is what is waited
-then, once.
+evaluation, at 1, 2, 4, 8, ... epochs, workers begin anew: `after an evaluation` is what the
+epoch then waits in all.
 """
 
 from __future__ import annotations

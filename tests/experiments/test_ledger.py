@@ -4,14 +4,16 @@ import json
 import math
 import shutil
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from normscope.cli import app
 from normscope.engine import RunResult, RunSpec
-from normscope.experiments.cells import intervention_cells
-from normscope.experiments.ledger import POINTS, Ledger, Run
+from normscope.experiments.cells import Cell, intervention_cells, train_cells
+from normscope.experiments.ledger import POINTS, Ledger, Run, _course
 from normscope.experiments.results import Results
 from normscope.experiments.runs import noted, spec_at, trained
 from normscope.experiments.summary import claims_of
@@ -75,15 +77,49 @@ def test_a_broken_network_comes_back_as_one(folder: Path) -> None:
     assert again.metrics("epoch") == [{"kind": "epoch", "knn": None}]
 
 
-def test_what_another_process_adds_stays(folder: Path, tmp_path: Path) -> None:
+ADD = """
+import sys
+from pathlib import Path
+from normscope.engine import RunSpec
+from normscope.experiments.ledger import Ledger, Run
+
+ledger = Ledger(Path(sys.argv[1]))
+for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
+    ledger.add(Run(RunSpec(data="digits", seed=seed), 0.5, 1.0, {}, []))
+"""
+
+
+def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    run = Run.of(RunResult.load(folder))
-    other = Run(RunSpec(data="digits", seed=7), 0.5, 1.0, run.made, [])
-    one, two = Ledger(path), Ledger(path)
-    one.add(run)
-    two.add(other)
+    words = [sys.executable, "-c", ADD, str(path)]
+    both = [subprocess.Popen([*words, first]) for first in ("0", "100")]
+    assert [process.wait() for process in both] == [0, 0]
+    assert sorted(run.spec.seed for run in Ledger(path)) == [*range(20), *range(100, 120)]
     names = [json.loads(line)["run"] for line in path.read_text().splitlines()]
-    assert names == sorted([SPEC.name, other.spec.name])
+    assert names == sorted(names)
+    assert [p.name for p in tmp_path.iterdir()] == ["runs.jsonl"]
+
+
+def test_runs_of_other_images_are_not_compared(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path / "runs"))
+    ledger, made = Ledger(tmp_path / "runs.jsonl"), Run.of(RunResult.load(folder)).made
+    for seed, checksum in enumerate("ab"):
+        spec = spec_at("smoke", seed=seed, data="digits")
+        ledger.add(Run(spec, 0.5, 1.0, made | {"data_checksum": checksum}, []))
+    cells = [Cell("default", "digits", {"data": "digits"})]
+    with noted(ledger), pytest.raises(ValueError, match="must be of the same images of digits"):
+        train_cells("accuracies", "smoke", 0, 2, cells)
+
+
+def test_a_course_is_kept_closer_where_norms_change() -> None:
+    points = [{"step": t, "lr": 0.1, "norm_mean": 1.0} for t in range(1, 1001)]
+    for t in range(500, 505):
+        points[t]["norm_mean"] = 2.0 ** (t - 499)
+    points[505:] = [point | {"norm_mean": None} for point in points[505:]]
+    course = _course(points)
+    assert len(course["steps"]) == len(course["norms"]) == len(course["lrs"]) < 120
+    assert [n for n in course["norms"] if n is not None and n > 1] == [2.0, 4.0, 8.0, 16.0, 32.0]
+    assert course["norms"][-1] is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from normscope.experiments import grad_scale_rates
 from normscope.experiments.grad_scale_growth import growth_exponent
-from normscope.simulation.heads import HeadCourse, train_head
+from normscope.simulation import HeadCourse, train_head
 
 
 @pytest.mark.parametrize(("depth", "power"), [(1, 0.0), (3, 0.0), (2, 1.0)])
@@ -57,6 +57,6 @@ def test_norms_that_grow_by_the_law_of_three_layers_give_its_power() -> None:
         rate = lr**2 * norms[-1] ** grad_scale_rates.COUNTED
         norms.append(norms[-1] * np.exp(5 * rate))
     record = {"steps": [5 * i for i in range(len(norms))], "lrs": [lr] * len(norms), "grown": norms}
-    power = grad_scale_rates._power(record)
-    assert power == pytest.approx(2 / 3, abs=0.05)
-    assert grad_scale_rates._power({**record, "grown": [n / 1e4 for n in norms]}) is None
+    assert grad_scale_rates._power(record, *grad_scale_rates.FAR) == pytest.approx(2 / 3, abs=0.05)
+    assert grad_scale_rates._power({**record, "grown": [n / 1e4 for n in norms]}, 1, 2) is None
+    assert grad_scale_rates._power({**record, "grown": [5.0] + [None] * 9}, 1, 2) is None

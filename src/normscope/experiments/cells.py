@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from normscope._checks import invalid
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results, Scale, rounded
 from normscope.experiments.runs import spec_at, trained
@@ -105,6 +106,7 @@ def train_cells(
     cells: Sequence[Cell],
     kept: Callable[[Run], Record] | None = None,
     key: str = "knn",
+    weights: bool = False,
 ) -> Results:
     """Train what every cell asks for; all cells with the first seed, then with the next.
 
@@ -116,12 +118,22 @@ def train_cells(
         cells: what to train.
         kept: what is kept of a run beside `course`.
         key: which of the things kept is the table's, a share.
+        weights: whether `kept` needs the networks'.
+
+    Raises:
+        ValueError: if runs on a dataset saw different images.
     """
     runs: list[list[Record]] = [[] for _ in cells]
+    images: dict[str, str] = {}  # the checksum of each dataset
     for s in range(seed, seed + seeds):
         for cell, every in zip(cells, runs, strict=True):
             spec = spec_at(scale, **{"seed": s, **cell.values})
-            run = trained(spec)
+            run = trained(spec, weights=weights)
+            if images.setdefault(spec.data, run.made["data_checksum"]) != run.made["data_checksum"]:
+                advice = f"{spec.name} has others. Leave out --runs to train it anew."
+                raise invalid(
+                    "runs", f"of the same images of {spec.data}", "some of others", advice
+                )
             every.append({"run": spec.name, **course(run), **(kept(run) if kept else {})})
     data = [{**asdict(c), "runs": rounded(every)} for c, every in zip(cells, runs, strict=True)]
     return Results(experiment, scale, seeds, seed, {"key": key, "cells": data})

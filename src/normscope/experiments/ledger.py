@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from normscope.engine import RunFolder, RunResult, RunSpec
 from normscope.experiments.results import rounded
 
 POINTS = 3  # log points whose mean is an epoch's end
-_COURSE = 100  # points of the course of norms, at most
+_APART = 0.01, 0.25  # points of the course of norms: a share of the steps, or of log norm
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,11 @@ class Run:
         """Of a run in its folder."""
         made = RunFolder(result.folder).made() | {"seconds": result.seconds}
         records = [r for r in result.metrics("epoch") if "knn" in r]
+        steps = result.metrics("step")
         for epoch in [r["epoch"] for r in records]:
-            points = [r for r in result.metrics("step") if r["epoch"] == epoch]
+            points = [r for r in steps if r["epoch"] == epoch]
             records += [_mean(points[-POINTS:])] if points else []
-        records += [*result.metrics("alarm"), _course(result.metrics("step"))]
+        records += [*result.metrics("alarm"), _course(steps)]
         return cls(result.spec, result.knn, result.norm, made, rounded(records))
 
     @classmethod
@@ -83,10 +86,23 @@ def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _course(points: list[dict[str, Any]]) -> dict[str, Any]:
-    """Steps, learning rates and mean norms at some of the log points, equally far apart."""
-    some = points[:: -(-len(points) // _COURSE) or 1]
+    """Steps, learning rates and mean norms at some of the log points, closer where norms change."""
+    some: list[dict[str, Any]] = []
+    for point in points:
+        norm = point["norm_mean"]
+        if (
+            not some
+            or point["step"] - some[-1]["step"] >= _APART[0] * points[-1]["step"]
+            or (norm and some[-1]["norm_mean"] and _between(norm, some[-1]["norm_mean"]))
+        ):
+            some.append(point)
     names = {"steps": "step", "lrs": "lr", "norms": "norm_mean"}
     return {"kind": "course"} | {name: [p[key] for p in some] for name, key in names.items()}
+
+
+def _between(norm: float, before: float) -> bool:
+    """Whether a norm is far enough from another to be kept beside it."""
+    return abs(math.log(norm / before)) >= _APART[1]
 
 
 class Ledger:
@@ -109,10 +125,11 @@ class Ledger:
 
     def add(self, run: Run) -> None:
         """Keep a run; what another process has added meanwhile stays."""
-        self._runs |= self._read() | {run.spec.name: run}
-        with whole_file(self.path) as partial:
-            lines = [self._runs[name].line() for name in sorted(self._runs)]
-            partial.write_text("\n".join(lines) + "\n")
+        with _alone(self.path.parent):
+            self._runs |= self._read() | {run.spec.name: run}
+            with whole_file(self.path) as partial:
+                lines = [self._runs[name].line() for name in sorted(self._runs)]
+                partial.write_text("\n".join(lines) + "\n")
 
     def _read(self) -> dict[str, Run]:
         if not self.path.exists():
@@ -132,3 +149,19 @@ class Ledger:
                 str(self.path), "a file of runs that `reproduce` wrote", "another", advice
             ) from None
         return runs
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Inside this, no other process is inside it with the same folder."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing is locked
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

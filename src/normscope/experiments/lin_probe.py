@@ -47,7 +47,9 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         cells = [cell for cell in cells if cell.values["method"] == "simclr"]
     if scale == "paper":
         cells += [c for c in intervention_cells(TINY, PRINTED, **epochs) if c.paper is not None]
-    return train_cells("lin_probe", scale, seed, seeds, cells, kept=_probe, key="probe")
+    return train_cells(
+        "lin_probe", scale, seed, seeds, cells, kept=_probe, key="probe", weights=True
+    )
 
 
 def _probe(run: Run) -> Record:

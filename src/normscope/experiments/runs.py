@@ -70,12 +70,17 @@ def time_is_up() -> bool:
 _images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
-def trained(spec: RunSpec) -> Run:
-    """The finished run of a spec: found in the ledger, or in its folder, or trained now."""
-    run = _ledger.get(spec) if _ledger else None
+def trained(spec: RunSpec, *, weights: bool = False) -> Run:
+    """The finished run of a spec: found in the ledger, or in its folder, or trained now.
+
+    Args:
+        spec: what to train.
+        weights: whether they are needed too, which a ledger has not.
+    """
+    run = _ledger.get(spec) if _ledger and not weights else None
     if run is None:
         run = Run.of(_in_folder(spec))
-        if _ledger:
+        if _ledger and not weights:
             _ledger.add(run)
     _used[spec.name] = run.made
     return run
@@ -83,7 +88,7 @@ def trained(spec: RunSpec) -> Run:
 
 def judged(spec: RunSpec) -> dict[str, Any]:
     """What `normscope evaluate` says of the finished run of a spec."""
-    _used[spec.name] = Run.of(_in_folder(spec)).made
+    trained(spec, weights=True)
     folder = folder_of(spec)
     try:
         found = json.loads((folder / "evaluation.json").read_text())

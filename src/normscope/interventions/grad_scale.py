@@ -49,8 +49,8 @@ def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
 
     What it cancels is also a brake. After $L$ layers whose scale the loss does not feel, a power
     above $2 / L$ lets norms grow to infinity in a finite time, which goes with one over the squared
-    learning rate (`simulation.heads`). SimCLR's projector and the batch norm before it are three
-    layers: at power 1, keep the learning rate low and watch the norm.
+    learning rate (`simulation.heads`). SimCLR's projector and the batch norms before it are about
+    three: at power 1, keep the learning rate low and watch the norm.
 
     Zero rows get a zero gradient (of a finite one). Works under autocast, `torch.compile`, DDP,
     and the reverse mode of `torch.func`.

@@ -1,6 +1,7 @@
-"""Simulations without a network, or with one of two layers."""
+"""Simulations without a network, or with a small one."""
 
 from normscope.simulation.density import DensityCorrelation, density_correlation, neighbour_distance
+from normscope.simulation.heads import HeadCourse, train_head
 from normscope.simulation.latent_classes import (
     RECIPES,
     LatentData,
@@ -15,6 +16,7 @@ __all__ = [
     "OUTCOMES",
     "RECIPES",
     "DensityCorrelation",
+    "HeadCourse",
     "LatentData",
     "LatentRecipe",
     "LatentRun",
@@ -24,5 +26,6 @@ __all__ = [
     "latent_data",
     "neighbour_distance",
     "steps_to_convergence",
+    "train_head",
     "train_latent_classes",
 ]
