@@ -70,7 +70,7 @@ def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
         (["reproduce", "all", "--kind", "x"], "--kind must be simulation or training"),
         (["reproduce", "fig1", "--seeds", "1"], "--seeds must be at least 2, got 1."),
         (["reproduce", "list", "--out", "/dev/null"], "--out must be a folder"),
-        (["reproduce", "accuracies", "--runs", "/dev/null"], "--runs must be a file"),
+        (["reproduce", "accuracies", "--runs", "/dev/null"], "--runs must be a file named *.jsonl"),
         (["reproduce", "fig1", "--seed", "-1"], "--seed must be from 0"),
         (["reproduce", "all", "fig1"], "or all or list alone, got 'all'"),
         (["reproduce", "fig1", "--kind", "training"], "--kind must be that of some experiment"),

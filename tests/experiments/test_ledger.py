@@ -19,6 +19,8 @@ from normscope.experiments.runs import noted, spec_at, trained
 from normscope.experiments.summary import claims_of
 
 SPEC = RunSpec(data="digits", epochs=3, log_every=5)
+EPOCH = {"kind": "epoch", "epoch": 3, "knn": 0.5, "norm_test": 1.0}
+COURSE = {"kind": "course", "steps": [], "lrs": [], "norms": []}
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +72,11 @@ def test_a_run_of_the_file_is_neither_trained_nor_looked_for(
 
 def test_a_broken_network_comes_back_as_one(folder: Path) -> None:
     run = Run.of(RunResult.load(folder))
-    broken = Run(run.spec, math.nan, math.nan, run.made, [{"kind": "epoch", "knn": None}])
-    again = Run.read(broken.line())
+    lost = EPOCH | {"knn": None, "norm_test": None}
+    again = Run.read(Run(run.spec, math.nan, math.nan, run.made, [lost, COURSE]).line())
     assert math.isnan(again.knn)
     assert math.isnan(again.norm)
-    assert again.metrics("epoch") == [{"kind": "epoch", "knn": None}]
+    assert again.metrics("epoch") == [lost]
 
 
 ADD = """
@@ -85,7 +87,10 @@ from normscope.experiments.ledger import Ledger, Run
 
 ledger = Ledger(Path(sys.argv[1]))
 for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
-    ledger.add(Run(RunSpec(data="digits", seed=seed), 0.5, 1.0, {}, []))
+    made = {"device": "", "hardware": "", "versions": {}, "data_checksum": "", "seconds": 1.0}
+    epoch = {"kind": "epoch", "knn": 0.5, "norm_test": 1.0}
+    course = {"kind": "course", "steps": [], "lrs": [], "norms": []}
+    ledger.add(Run(RunSpec(data="digits", seed=seed), 0.5, 1.0, made, [epoch, course]))
 """
 
 
@@ -105,7 +110,7 @@ def test_runs_of_other_images_are_not_compared(folder: Path, tmp_path: Path, mon
     ledger, made = Ledger(tmp_path / "runs.jsonl"), Run.of(RunResult.load(folder)).made
     for seed, checksum in enumerate("ab"):
         spec = spec_at("smoke", seed=seed, data="digits")
-        ledger.add(Run(spec, 0.5, 1.0, made | {"data_checksum": checksum}, []))
+        ledger.add(Run(spec, 0.5, 1.0, made | {"data_checksum": checksum}, [EPOCH, COURSE]))
     cells = [Cell("default", "digits", {"data": "digits"})]
     with noted(ledger), pytest.raises(ValueError, match="must be of the same images of digits"):
         train_cells("accuracies", "smoke", 0, 2, cells)
@@ -129,15 +134,37 @@ def test_a_course_is_kept_closer_where_norms_change() -> None:
         lambda line: line.replace('"cut": 1.0', '"cut": 3.0'),
         lambda line: line.replace('"records"', '"others"'),
         lambda line: f"[{line}]",
+        lambda line: line.replace('"knn": 0', '"knn": 7', 1),
+        lambda line: line.replace('"knn": 0', '"knn": "0"', 1),
+        lambda line: line.replace('"norm": ', '"norm": -', 1),
+        lambda line: line.replace('"norm": ', '"norm": 1' + "0" * 400 + ", ", 1),
+        lambda line: line.replace('"seconds": ', '"seconds": NaN, "s": ', 1),
+        lambda line: line.replace('"seconds"', '"minutes"', 1),
+        lambda line: line.replace('"course"', '"other"', 1),
+        lambda line: line.replace('"epoch", "epoch"', '"step", "epoch"'),
+        lambda line: line.replace('"run"', '"probe": 1, "run"', 1),
+        lambda line: line.replace('"seconds": ', '"seconds": 1', 1),  # another run of the spec
     ],
 )
 def test_another_file_is_refused_by_its_line(spoilt, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     line = Run.of(RunResult.load(folder)).line()
     path.write_text(f"{line}\n{spoilt(line)}\n")
-    with pytest.raises(ValueError, match=r"runs\.jsonl must be a file of runs .*Line 2") as caught:
+    with pytest.raises(ValueError, match=r"runs\.jsonl must be a file of runs .*line 2") as caught:
         Ledger(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_link_is_followed_and_a_loop_is_refused(folder: Path, tmp_path: Path) -> None:
+    link, target = tmp_path / "link.jsonl", tmp_path / "store" / "runs.jsonl"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    Ledger(link).add(Run.of(RunResult.load(folder)))
+    assert link.is_symlink()
+    assert [run.spec for run in Ledger(target)] == [SPEC]
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    with pytest.raises(ValueError, match=r"loop\.jsonl must be a file of runs"):
+        Ledger(tmp_path / "loop.jsonl")
 
 
 def test_the_command_takes_runs_from_the_file(folder: Path, tmp_path: Path, monkeypatch) -> None:
@@ -148,7 +175,7 @@ def test_the_command_takes_runs_from_the_file(folder: Path, tmp_path: Path, monk
             spec = spec_at("smoke", seed=seed, **cell.values)
             knn = 0.9 if spec.cut == 3 else 0.5 + 0.01 * seed
             epoch = {"kind": "epoch", "epoch": spec.epochs, "knn": knn, "norm_test": 1.0}
-            ledger.add(Run(spec, knn, 1.0, made, [epoch]))
+            ledger.add(Run(spec, knn, 1.0, made, [epoch, COURSE]))
     words = ["reproduce", "accuracies", "--scale", "smoke", "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as end:
         app([*words, "--runs", str(ledger.path)])

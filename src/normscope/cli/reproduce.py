@@ -81,8 +81,8 @@ def reproduce(
     writable_folder(folder)
     ledger = None
     if runs is not None:
-        if runs.exists() and not runs.is_file():
-            refuse(f"--runs must be a file, got {str(runs)!r}.")
+        if runs.suffix != ".jsonl" or (runs.exists() and not runs.is_file()):
+            refuse(f"--runs must be a file named *.jsonl, got {str(runs)!r}.")
         writable_folder(runs.parent, "--runs")
         ledger = Ledger(runs)
     with nullcontext() if minutes is None else within(minutes):

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import statistics
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from normscope.engine import RunFolder, RunResult, RunSpec
 from normscope.experiments.results import rounded
 
 POINTS = 3  # log points whose mean is an epoch's end
+_PATIENCE = 30  # seconds to wait for another process that adds a run
+_KEYS = {"run", "spec", "knn", "norm", "made", "records"}
+_MADE = {"device": str, "hardware": str, "versions": dict, "data_checksum": str, "seconds": float}
 _APART = 0.01, 0.25  # points of the course of norms: a share of the steps, or of log norm
 
 
@@ -43,7 +47,7 @@ class Run:
     @classmethod
     def of(cls, result: RunResult) -> Run:
         """Of a run in its folder."""
-        made = RunFolder(result.folder).made() | {"seconds": result.seconds}
+        made = RunFolder(result.folder).made() | {"seconds": float(result.seconds)}
         records = [r for r in result.metrics("epoch") if "knn" in r]
         steps = result.metrics("step")
         for epoch in [r["epoch"] for r in records]:
@@ -54,13 +58,22 @@ class Run:
 
     @classmethod
     def read(cls, line: str) -> Run:
-        """What `line` wrote."""
-        stored = json.loads(line)
+        """What `line` wrote.
+
+        Raises:
+            ValueError: if it is anything else.
+        """
+        stored = json.loads(line, parse_constant=_no_number)
+        if not isinstance(stored, dict) or set(stored) != _KEYS:
+            raise ValueError(f"it is no object of {', '.join(sorted(_KEYS))}")
         spec = RunSpec.from_dict(stored["spec"])
         if spec.name != stored["run"]:
-            raise ValueError(f"{stored['run']} is not the run of its spec")
-        knn, norm = (math.nan if stored[k] is None else float(stored[k]) for k in ("knn", "norm"))
-        made, records = dict(stored["made"]), [dict(record) for record in stored["records"]]
+            raise ValueError(f"{stored['run']!r} is not the run of its spec")
+        made, records = stored["made"], stored["records"]
+        if not isinstance(made, dict) or {k: type(v) for k, v in made.items()} != _MADE:
+            raise ValueError("made must say on what and how long")
+        _check_records(records)
+        knn, norm = _number(stored["knn"], most=1.0), _number(stored["norm"], most=math.inf)
         return cls(spec, knn, norm, made, records)
 
     def line(self) -> str:
@@ -72,6 +85,33 @@ class Run:
     def metrics(self, kind: str) -> list[dict[str, Any]]:
         """What was kept of `"step"`s, `"epoch"`s or `"alarm"`s, or the `"course"`."""
         return [record for record in self.records if record["kind"] == kind]
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _number(value: object, *, most: float) -> float:
+    """What JSON has for a number from 0 up: null stands for NaN."""
+    if value is None:
+        return math.nan
+    if type(value) not in (int, float) or not 0 <= value <= most:  # pyright: ignore[reportOperatorIssue]
+        raise ValueError(f"{value!r} is out of range")
+    return float(value)  # pyright: ignore[reportArgumentType]
+
+
+def _check_records(records: Any) -> None:
+    """Refuse what `Run.of` would not have kept."""
+    kinds = [record["kind"] for record in records]
+    if kinds.count("course") != 1 or not set(kinds) <= {"epoch", "step", "alarm", "course"}:
+        raise ValueError("records must be epochs, steps, alarms and one course")
+    epochs = [record for record in records if record["kind"] == "epoch"]
+    for record in epochs:
+        _number(record["knn"], most=1.0)
+        _number(record["norm_test"], most=math.inf)
+    (course,) = (record for record in records if record["kind"] == "course")
+    if not epochs or len({len(course[key]) for key in ("steps", "lrs", "norms")}) != 1:
+        raise ValueError("there is no epoch, or a course with gaps")
 
 
 def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:
@@ -109,11 +149,16 @@ class Ledger:
     """A file of runs, in the order of their names.
 
     Args:
-        path: the file; it need not exist yet.
+        path: the file; it need not exist yet. Of a link, what it leads to.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        try:
+            self.path = path.resolve()
+        except (OSError, RuntimeError):
+            raise invalid(str(path), "a file of runs", "a loop of links", "Name another.") from None
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise invalid(str(path), "a file that can be written to", "another", "Copy it.")
         self._runs = self._read()
 
     def __iter__(self) -> Iterator[Run]:
@@ -132,23 +177,25 @@ class Ledger:
                 partial.write_text("\n".join(lines) + "\n")
 
     def _read(self) -> dict[str, Run]:
-        if not self.path.exists():
-            return {}
         runs: dict[str, Run] = {}
         try:
-            for number, line in enumerate(self.path.read_text().splitlines(), start=1):
-                try:
-                    run = Run.read(line)
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                    raise ValueError(f"Line {number}: {error}") from None
-                runs[run.spec.name] = run
+            lines = self.path.read_text().splitlines() if self.path.exists() else []
         except (OSError, ValueError) as error:
-            why = " ".join(str(error).split())[:200]
-            advice = f"{why}. Name another file."
-            raise invalid(
-                str(self.path), "a file of runs that `reproduce` wrote", "another", advice
-            ) from None
+            raise self._foreign(str(error)) from None
+        for number, line in enumerate(lines, start=1):
+            try:
+                run = Run.read(line)
+                if runs.setdefault(run.spec.name, run).line() != run.line():
+                    raise ValueError("another run of the same spec is there")
+            except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+                raise self._foreign(f"line {number}: {error}") from None
+            except RecursionError:
+                raise self._foreign(f"line {number} is too deep") from None
         return runs
+
+    def _foreign(self, why: str) -> ValueError:
+        advice = f"Name another, or mend {' '.join(why.split())[:300].rstrip('.')}."
+        return invalid(str(self.path), "a file of runs that `reproduce` wrote", "another", advice)
 
 
 @contextmanager
@@ -159,9 +206,17 @@ def _alone(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows, where nothing is locked
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor, until = os.open(folder, os.O_RDONLY), time.monotonic() + _PATIENCE
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    got, advice = f"held for {_PATIENCE} s", "The run stays in its folder."
+                    raise invalid(str(folder), "free for a moment", got, advice) from None
+                time.sleep(0.05)
         yield
     finally:
         os.close(descriptor)
