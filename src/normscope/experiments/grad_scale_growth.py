@@ -41,7 +41,11 @@ SEEDS: dict[Scale, int] = {"smoke": 2, "small": 5, "paper": 5}
 DEPTHS = (1, 2, 3, 4)
 LR = {0.0: 1.0, 0.5: 0.5, 1.0: 0.1}  # by power: low enough to see how what breaks begins
 STEPS: dict[Scale, int] = {"smoke": 50, "small": 2000, "paper": 2000}
-RATES = (0.1, 0.2, 0.4)  # at which three layers with power 1 are seen to the end
+RATES: dict[Scale, tuple[float, ...]] = {  # at which three layers with power 1 are seen to the end
+    "smoke": (0.2, 0.4),
+    "small": (0.1, 0.2, 0.4),
+    "paper": (0.1, 0.2, 0.4),
+}
 DEEP = 3
 _FROM = 0.3  # of the steps: until then a head finds its directions
 _QUIET = 0.05  # growth in one step beyond which steps are too coarse to tell a rate
@@ -66,7 +70,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         f"{lr:g}": [
             len(train_head(DEEP, power=1.0, lr=lr, steps=_LONGEST, seed=s).norms) for s in every
         ]
-        for lr in RATES
+        for lr in RATES[scale]
     }
     return Results("grad_scale_growth", scale, seeds, seed, {"heads": heads, "lasted": lasted})
 
@@ -102,8 +106,8 @@ def check(results: Results) -> list[Claim]:
     ]
     places, found = zip(*((at, head["exponents"]) for at, head in heads), strict=True)
     slopes, starts = np.polyfit(places, found, 1)  # of each seed
-    lasted = np.log([results.data["lasted"][f"{lr:g}"] for lr in RATES])  # rates seeds
-    lives = np.polyfit(np.log(RATES), lasted, 1)[0]
+    lasted = {float(lr): steps for lr, steps in results.data["lasted"].items()}
+    lives = np.polyfit(np.log(list(lasted)), np.log(list(lasted.values())), 1)[0]  # of each seed
     seen = (
         (
             "The exponent of growth rises with p L one to one, within 10 % (slope)",

@@ -133,14 +133,14 @@ def _course(points: list[dict[str, Any]]) -> dict[str, Any]:
         if (
             not some
             or point["step"] - some[-1]["step"] >= _APART[0] * points[-1]["step"]
-            or (norm and some[-1]["norm_mean"] and _between(norm, some[-1]["norm_mean"]))
+            or (norm and some[-1]["norm_mean"] and _far(norm, some[-1]["norm_mean"]))
         ):
             some.append(point)
     names = {"steps": "step", "lrs": "lr", "norms": "norm_mean"}
     return {"kind": "course"} | {name: [p[key] for p in some] for name, key in names.items()}
 
 
-def _between(norm: float, before: float) -> bool:
+def _far(norm: float, before: float) -> bool:
     """Whether a norm is far enough from another to be kept beside it."""
     return abs(math.log(norm / before)) >= _APART[1]
 
