@@ -7,6 +7,7 @@ import pytest
 
 from normscope.experiments import grad_scale_rates
 from normscope.experiments.grad_scale_growth import growth_exponent
+from normscope.experiments.results import Results
 from normscope.simulation import HeadCourse, train_head
 
 
@@ -60,3 +61,24 @@ def test_norms_that_grow_by_the_law_of_three_layers_give_its_power() -> None:
     assert grad_scale_rates._power(record, *grad_scale_rates.FAR) == pytest.approx(2 / 3, abs=0.05)
     assert grad_scale_rates._power({**record, "grown": [n / 1e4 for n in norms]}, 1, 2) is None
     assert grad_scale_rates._power({**record, "grown": [5.0] + [None] * 9}, 1, 2) is None
+
+
+def lawful(power: float) -> dict:
+    """A run that broke, whose norms grew from 1 on at a rate like their power."""
+    norms, lr = [1.0], 0.02
+    while norms[-1] < 5000:
+        norms.append(norms[-1] * np.exp(min(5 * lr**2 * norms[-1] ** power, 0.3)))
+    steps = [5 * i for i in range(len(norms) + 1)]
+    return {"norm": None, "steps": steps, "lrs": [lr] * len(steps), "grown": [*norms, None]}
+
+
+def test_seeds_that_chose_the_threshold_do_not_judge_by_it() -> None:
+    held = {"norm": 2.0, "steps": [0, 5], "lrs": [0.02, 0.02], "grown": [1.0, 1.1]}
+    runs = [lawful(0.1), lawful(0.1), lawful(0.66), lawful(0.67)]
+    cells = [{"row": "high", "runs": runs}, {"row": "low", "runs": [held] * 4}]
+    claims = grad_scale_rates.check(Results("grad_scale_rates", "small", 4, 0, {"cells": cells}))
+    assert [claim.verdict for claim in claims[:3]] == ["reproduced"] * 3
+    assert claims[3].value < claims[2].value
+    cells[0]["runs"] = runs[::-1]
+    claims = grad_scale_rates.check(Results("grad_scale_rates", "small", 4, 0, {"cells": cells}))
+    assert claims[2].verdict == "not reproduced"

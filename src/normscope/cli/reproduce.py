@@ -83,8 +83,8 @@ def reproduce(
     if runs is not None:
         if runs.suffix != ".jsonl" or (runs.exists() and not runs.is_file()):
             refuse(f"--runs must be a file named *.jsonl, got {str(runs)!r}.")
-        writable_folder(runs.parent, "--runs")
         ledger = Ledger(runs)
+        writable_folder(ledger.path.parent, "--runs")
     with nullcontext() if minutes is None else within(minutes):
         status = _reproduce(names, cast(Scale, scale), seed, seeds, folder, ledger)
     raise typer.Exit(status)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from normscope.experiments.cells import Cell, Record, cells_of, train_cells
+from normscope.experiments.cells import Cell, Record, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import (
     NOT_IN_PAPER,
@@ -42,8 +42,7 @@ KIND = "training"
 COST = "a day on one GPU (2 cells of 1000 epochs, four seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 4, "paper": 4}  # four alike decide on a share
 
-TEXT, CODE = "the text's rate", "the code's rate"
-SMOKE = {TEXT: 0.4, CODE: 0.1}  # for digits, in their place
+DIGITS = {"a rate of .4": 0.4, "a rate of .1": 0.1}  # at smoke scale, in the place of the two
 FAR = (100.0, 3000.0)  # norms between which the law is judged
 EARLY = 2.0  # from which it is judged too, and may well not hold
 CHOSEN_BY = 2  # seeds from 0 on
@@ -59,8 +58,11 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     values: dict[str, Any] = {"method": "simclr", "grad_scale": 1.0}
     values |= {"data": "digits" if scale == "smoke" else "cifar10"}
     values |= epochs_at(scale, small=50, paper=1000)
-    lrs = SMOKE if scale == "smoke" else {TEXT: None, CODE: code.grad_scale_lr}
-    cells = [Cell(row, values["data"], {**values, "lr": lr}) for row, lr in lrs.items()]
+    lrs = {"the text's rate": None, "the code's rate": code.grad_scale_lr}
+    cells = [
+        Cell(row, values["data"], {**values, "lr": lr})
+        for row, lr in (DIGITS if scale == "smoke" else lrs).items()
+    ]
     return train_cells("grad_scale_rates", scale, seed, seeds, cells, kept=_norms)
 
 
@@ -89,27 +91,22 @@ def rates(record: Record) -> tuple[np.ndarray, np.ndarray]:
 
 def check(results: Results) -> list[Claim]:
     """Who breaks, and by which law."""
-    cells = {row: cell["runs"] for (row, *_), cell in cells_of(results).items()}
+    high, low = results.data["cells"]
     claims = []
-    for row, fate, region in ((TEXT, "break", (0.5, 1.0)), (CODE, "do not", (0.0, 0.5))):
-        value, interval = share_interval(sum(map(_broke, cells[row])), len(cells[row]))
-        sentence = f"At {row} most networks {fate} (share that break)"
+    for cell, fate, region in ((high, "break", (0.5, 1.0)), (low, "do not", (0.0, 0.5))):
+        broke = [run["norm"] is None for run in cell["runs"]]
+        value, interval = share_interval(sum(broke), len(broke))
+        sentence = f"At {cell['row']} most networks {fate} (share that break)"
         claims.append(Claim(sentence, NOT_IN_PAPER, value, interval, region, "text"))
-    fresh = [r for s, r in enumerate(cells[TEXT], start=results.seed) if s >= CHOSEN_BY]
-    for where, (low, high), runs in (
-        (f"from a norm of {FAR[0]:g} on", FAR, fresh),
-        (f"from a norm of {EARLY:g} on", (EARLY, FAR[1]), cells[TEXT]),
-    ):
-        sentence = f"At {TEXT}, {where}, growth rates rise with the norm's power {COUNTED:.2g}"
-        powers = [_power(run, low, high) for run in runs]
+    fresh = [r for s, r in enumerate(high["runs"], start=results.seed) if s >= CHOSEN_BY]
+    for least, runs in ((FAR[0], fresh), (EARLY, high["runs"])):
+        sentence = f"At {high['row']}, from a norm of {least:g} on, growth rates rise with the "
+        sentence += f"norm's power {COUNTED:.2g}"
+        powers = [_power(run, least, FAR[1]) for run in runs]
         told = [power for power in powers if power is not None]
         value, interval = mean_interval(told) if len(told) > 1 else (0.0, (-math.inf, math.inf))
         claims.append(Claim(sentence, NOT_IN_PAPER, value, interval, (0.5, 0.83), "text"))
     return claims
-
-
-def _broke(record: Record) -> bool:
-    return record["norm"] is None
 
 
 def _power(record: Record, low: float, high: float) -> float | None:
@@ -130,12 +127,12 @@ def plot(results: Results) -> Figure:
             norms = [math.nan if norm is None else norm for norm in record["grown"]]
             left.semilogy(record["steps"], norms, color=color)
             right.loglog(*rates(record), "o", color=color, markersize=3)
-        left.plot([], [], color=color, label=f"{cell['row']}, {max(cell['runs'][0]['lrs']):.2g}")
+        left.plot([], [], color=color, label=cell["row"])
     line = np.array(FAR)
     right.loglog(line, (line / line[0]) ** COUNTED, color=GREY, label=f"slope {COUNTED:.2g}")
     left.set_xlabel("steps")
     left.set_ylabel("mean embedding norm")
-    left.legend(loc="upper left")
+    left.legend(loc="center right")
     right.set_xlabel("mean embedding norm")
     right.set_ylabel("growth rate / squared learning rate")
     right.legend(loc="upper left")
