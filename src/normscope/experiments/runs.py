@@ -77,11 +77,10 @@ def trained(spec: RunSpec, *, weights: bool = False) -> Run:
         spec: what to train.
         weights: whether they are needed too, which a ledger has not.
     """
-    run = _ledger.get(spec) if _ledger and not weights else None
-    if run is None:
-        run = Run.of(_in_folder(spec))
-        if _ledger and not weights:
-            _ledger.add(run)
+    known = _ledger.get(spec) if _ledger else None
+    run = known if known and not weights else Run.of(_in_folder(spec))
+    if _ledger and not known:
+        _ledger.add(run)
     _used[spec.name] = run.made
     return run
 
