@@ -12,7 +12,7 @@ import torch
 from normscope.engine import RunSpec, train
 from normscope.engine.compose import build, invariant_names
 from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
-from normscope.experiments.cell_views import cells_markdown, plot_courses
+from normscope.experiments.cell_views import cells_markdown, plot_cells, plot_courses
 from normscope.experiments.cells import (
     Cell,
     above,
@@ -46,7 +46,7 @@ def results_of(**knns: tuple[float | None, list[float]]) -> Results:
             "recipe": "text",
             "paper": paper,
             "values": {"method": "simclr"},
-            "runs": [{"knn": knn} for knn in values],
+            "runs": [{"knn": knn, "norm": 9.0 if knn else None} for knn in values],
         }
         for row, (paper, values) in knns.items()
     ]
@@ -112,7 +112,7 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
                         "column": column,
                         "recipe": "text",
                         "values": {"method": method},
-                        "runs": [{"knn": knn / 100} for knn in knns],
+                        "runs": [{"knn": knn / 100, "norm": 9.0} for knn in knns],
                     }
                 )
     results = Results("accuracies", "small", 3, 0, {"key": "knn", "cells": cells})
@@ -131,6 +131,10 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
     cells[1]["runs"][0]["knn"] += 0.2  # two that stray further than the others
     points, strays = difference(results, cells[1], cells[0])
     assert strays.deviation == pytest.approx(statistics.stdev(points))
+    before = noise(results, "simclr", "knn")
+    broken = {"runs": [{"knn": 0.0, "norm": None}] * 3}
+    cells.append({**cells[0], "row": "broken", **broken})
+    assert noise(results, "simclr", "knn") == before  # it would make the others look alike
     alone = Results("accuracies", "small", 1, 0, {"key": "knn", "cells": [cells[0]]})
     assert noise(alone, "simclr", "knn") is None
 
@@ -139,6 +143,15 @@ def test_table_sets_the_papers_cell_beside_ours() -> None:
     text = cells_markdown(results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1])))
     assert "| default | 55.0 [50.0, 60.0] (paper: 40) |" in text
     assert "| cut | 10.0 [10.0, 10.0] |" in text
+
+
+def test_table_tells_networks_that_broke() -> None:
+    results = results_of(some=(40.0, [0.5, 0.0]), all=(40.0, [0.0, 0.0]), none=(40.0, [0.5, 0.4]))
+    text = cells_markdown(results)
+    assert "| some | 25.0 [0.0, 50.0], 1 of 2 broke (paper: 40) |" in text
+    assert "| all | broke (paper: 40) |" in text
+    words = [note.get_text().strip() for note in plot_cells(results).axes[0].texts]
+    assert words == ["broke", "broke"]
 
 
 def test_more_panels_than_fit_begin_a_new_line() -> None:

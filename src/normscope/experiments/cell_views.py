@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from normscope.experiments.cells import WORDS, cells_of, per_cent
+from normscope.experiments.cells import WORDS, broken, cells_of, per_cent
 from normscope.experiments.results import Results
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
 
@@ -54,6 +54,8 @@ def _rows_of(ax: Axes, rows: list[str], cells: Mapping[Any, Any], key: str) -> N
             ax.plot(values, [place] * len(values), "o", color=color, markersize=3, alpha=0.5)
             mean = sum(values) / len(values)
             ax.plot([mean], [place], "|", color=color, markersize=13, label=name)
+            if broken(cell):
+                ax.annotate("  broke", (0, place), color=color, va="center", fontsize="small")
     printed = {row: cell["paper"] for (row, _, _), cell in cells.items()}
     known = [(value, rows.index(row)) for row, value in printed.items() if value is not None]
     if known:
@@ -92,7 +94,10 @@ def plot_courses(results: Results) -> Figure:
 
 
 def cells_markdown(results: Results) -> str:
-    """The table with the paper's cells beside ours: mean, range over seeds, (paper)."""
+    """The table with the paper's cells beside ours: mean, range over seeds, (paper).
+
+    A network that broke counts as 0, and is told.
+    """
     cells, key = cells_of(results), results.data["key"]
     columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
     lines = [
@@ -110,8 +115,10 @@ def cells_markdown(results: Results) -> str:
 def _ours_and_paper(cell: Mapping[str, Any] | None, key: str) -> str:
     if cell is None:
         return "-"
-    values = per_cent(cell, key)
+    values, broke = per_cent(cell, key), broken(cell)
     text = f"{sum(values) / len(values):.1f}"
     if len(values) > 1:
         text += f" [{min(values):.1f}, {max(values):.1f}]"
+    if broke:
+        text = "broke" if broke == len(values) else f"{text}, {broke} of {len(values)} broke"
     return text + ("" if cell["paper"] is None else f" (paper: {cell['paper']:g})")

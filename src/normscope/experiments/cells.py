@@ -173,6 +173,11 @@ def per_cent(cell: Mapping[str, Any], key: str) -> list[float]:
     return [100 * run[key] for run in cell["runs"]]
 
 
+def broken(cell: Mapping[str, Any]) -> int:
+    """How many of a cell's networks broke."""
+    return sum(run["norm"] is None for run in cell["runs"])
+
+
 def above(
     results: Results,
     sentence: str,
@@ -221,11 +226,11 @@ def noise(results: Results, method: str, key: str) -> Noise | None:
     """How far a share, in per cent, strays in a method's cells, all alike; None if nothing tells.
 
     What is left once each cell has its mean, and each seed of a column and reading its own: two
-    cells are compared seed by seed.
+    cells are compared seed by seed. A cell in which a network broke tells nothing of it.
     """
     blocks: dict[tuple[str, str], list[list[float]]] = {}
     for cell in results.data["cells"]:
-        if cell["values"]["method"] == method:
+        if cell["values"]["method"] == method and not broken(cell):
             values = per_cent(cell, key)
             mean = statistics.fmean(values)
             here = blocks.setdefault((cell["column"], cell["recipe"]), [])

@@ -19,7 +19,8 @@ the sentence is true, *not reproduced* if it lies outside, *inconclusive* if it 
 A claim that came out false stays, marked false.
 Where a cell of a table is set against another of its method, the noise is that of all the method's
 cells, taken as alike (what is left once each cell has its mean and each seed of a column its own),
-or that of the two, if larger. In a table's cells, brackets hold the lowest and the highest seed.
+or that of the two, if larger. In a table's cells, brackets hold the lowest and the highest seed. A
+network that broke (NaN) counts as 0, and says nothing of the noise.
 """
 
 
