@@ -40,6 +40,7 @@ types: $(STAMP)  ## pyright
 bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and benchmarks/README.md
 	$(BIN)/python benchmarks/info_nce.py
 	$(BIN)/python benchmarks/knn.py
+	$(BIN)/python benchmarks/probe.py
 	$(BIN)/python benchmarks/augment.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/simulations.py

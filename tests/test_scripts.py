@@ -115,6 +115,18 @@ for found in ([[1, 0]], [[0, 2]], [[0, 0]]):
     assert done.stdout.split() == ["0.000", f"{1 / 30**0.5:.3f}", "inf"]
 
 
+def test_probes_are_measured_and_reach_the_same_loss(tmp_path: Path) -> None:
+    sizes = ("--rows", 600, "--d", 16, "--classes", 3, "--rounds", 1)
+    done = run(ROOT / "benchmarks/probe.py", *sizes, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/probe-cpu.json").read_text())
+    assert set(stored["measured"]) == {"power law", "random layer"}
+    for ways in stored["measured"].values():
+        losses = [way["loss"] for way in ways.values()]
+        assert len(losses) == 3
+        assert max(losses) - min(losses) < 1e-6
+
+
 def test_augmentations_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
     ways = ("normscope", "kornia", "torchvision, batched", "torchvision, per image")
     script = ROOT / "benchmarks/augment.py"

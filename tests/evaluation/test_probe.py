@@ -76,6 +76,17 @@ def test_linear_probe_maps_any_labels_back(digits) -> None:
     assert torch.equal(result.predictions, names[linear_probe(x, y, x_test).predictions])
 
 
+def test_linear_probe_takes_few_steps_on_collinear_features() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(600) % 3
+    z = torch.randn(600, 40, generator=generator) + 0.3 * torch.eye(3, 40)[y]
+    z *= 10 ** torch.linspace(0, -4, 40)  # standard deviations
+    x = (z @ torch.randn(40, 60, generator=generator)).double()  # of rank 40
+    found = linear_probe(x, y, x, steps=150)
+    assert found.converged  # plain L-BFGS is not yet
+    assert found.loss == pytest.approx(linear_probe(x, y, x, steps=5000).loss, rel=1e-8)
+
+
 def test_linear_probe_says_when_it_has_not_converged(digits) -> None:
     x, y, x_test, _ = digits
     assert not linear_probe(x, y, x_test, steps=3).converged

@@ -13,6 +13,8 @@ from normscope._checks import check_floating, check_labels, check_number, invali
 # The largest entry of the gradient at which the fit counts as converged. In float32 the line
 # search stalls above it: losses that near each other are the same number.
 _TOLERANCE = 1e-6
+_RIDGE = 1e-8  # keeps the second moments of collinear features positive definite
+_ROWS = 8192  # transformed at a time
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class ProbeResult:
         bias: (classes,).
         classes: the label of each logit: those of the training rows, sorted.
         loss: the objective reached.
-        converged: whether its gradient's largest entry fell to 1e-6 within the steps allowed.
+        converged: whether its gradient's largest entry, in the coordinates of the fit, fell to 1e-6
+            within the steps allowed.
     """
 
     predictions: Tensor
@@ -58,7 +61,9 @@ def linear_probe(
     Minimises $\operatorname{mean}_i -\log \mathrm{softmax}(W x_i + b)_{y_i}
     + \frac{\lambda}{2} \|W\|^2$, which has one minimum: no learning rate, no seed. Each column of
     x is centred and scaled to unit variance over the training rows; a constant one is left out.
-    Worked in float64 on one copy of the features; the result is float32 or wider.
+    The fit works in coordinates in which the features are nearly uncorrelated, which takes fewer
+    steps to the same minimum; in float64, on one copy of the features. The result is float32 or
+    wider.
 
     Args:
         features: of the training rows, (m, d).
@@ -94,11 +99,22 @@ def linear_probe(
 def _fit(
     x: Tensor, y: Tensor, classes: int, l2: float, steps: int
 ) -> tuple[Tensor, Tensor, float, float]:
-    """Weight, bias, the loss there and the largest entry of its gradient."""
-    w = x.new_zeros(classes, x.shape[1], requires_grad=True)
+    """Weight, bias, the loss there and the largest entry of its slope; overwrites `x`.
+
+    Features of a network are nearly collinear, and plain L-BFGS takes many steps on them. The
+    Hessian of the loss is nowhere above half the features' second moments (Böhning, 1992), plus the
+    penalty's; in coordinates that make this bound the identity few steps will do.
+    """
+    bound = (x.T @ x).div_(2 * len(x))
+    bound.diagonal().add_(max(l2, _RIDGE))
+    root = torch.linalg.cholesky(bound)
+    inverse = torch.linalg.solve_triangular(root, torch.eye(len(root)).to(root), upper=False)
+    for rows in x.split(_ROWS):
+        rows.copy_(rows @ inverse.T)
+    v = x.new_zeros(classes, x.shape[1], requires_grad=True)  # the weight is v @ inverse
     b = x.new_zeros(classes, requires_grad=True)
     optimiser = torch.optim.LBFGS(
-        [w, b],
+        [v, b],
         max_iter=steps,
         max_eval=2 * steps,
         tolerance_grad=_TOLERANCE,
@@ -110,14 +126,15 @@ def _fit(
     def closure() -> Tensor:
         optimiser.zero_grad()
         with torch.autocast(x.device.type, enabled=False):
-            loss = F.cross_entropy(F.linear(x, w, b), y) + l2 / 2 * w.square().sum()
+            penalty = l2 / 2 * (v @ inverse).square().sum()
+            loss = F.cross_entropy(F.linear(x, v, b), y) + penalty
             loss.backward()
         return loss
 
     optimiser.step(closure)  # pyright: ignore[reportArgumentType]
     loss = closure().item()
-    slope = max(float(p.grad.abs().max()) for p in (w, b) if p.grad is not None)
-    return w.detach(), b.detach(), loss, slope
+    slope = max(float(p.grad.abs().max()) for p in (v, b) if p.grad is not None)
+    return v.detach() @ inverse, b.detach(), loss, slope
 
 
 def _check(features: Tensor, labels: Tensor, test_features: Tensor, steps: int) -> None:
