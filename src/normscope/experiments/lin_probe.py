@@ -43,8 +43,6 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell and probe it."""
     epochs = epochs_at(scale, paper=500)
     cells = intervention_cells(columns_at(scale, CIFAR), PRINTED, **epochs)
-    if scale == "smoke":  # probes take longer than digits take to train
-        cells = [cell for cell in cells if cell.values["method"] == "simclr"]
     if scale == "paper":
         cells += [c for c in intervention_cells(TINY, PRINTED, **epochs) if c.paper is not None]
     return train_cells(
