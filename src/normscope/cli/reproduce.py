@@ -166,10 +166,17 @@ def _list(found: list[Results]) -> None:
         experiment = load(name)
         verdicts = "not run yet"
         if name in stored:
-            verdicts = f"{_verdicts(stored[name])} ({stored[name].scale})"
+            verdicts = f"{_verdicts(stored[name])} ({stored[name].scale}, {_took(stored[name])})"
         out.print(f"[bold]{name}[/]: {escape(experiment.TITLE)}", highlight=False)
         about = f"{experiment.KIND}; {experiment.COST} at paper scale; {verdicts}"
         out.print(Padding(escape(about), (0, 0, 0, 4)), highlight=False)
+
+
+def _took(results: Results) -> str:
+    """How long its runs were trained, wherever that was; of a simulation, how long it ran."""
+    runs = results.provenance.get("runs", {}).values()
+    seconds = sum(run["seconds"] for run in runs) or results.provenance["seconds"]
+    return f"{max(1, round(seconds))} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _verdicts(results: Results) -> str:
