@@ -12,7 +12,7 @@ import torch
 from normscope.engine import RunSpec, train
 from normscope.engine.compose import build, invariant_names
 from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
-from normscope.experiments.cell_views import cells_markdown, plot_cells, plot_courses
+from normscope.experiments.cell_views import plot_cells, plot_courses, tables_markdown
 from normscope.experiments.cells import (
     Cell,
     above,
@@ -140,14 +140,45 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
 
 
 def test_table_sets_the_papers_cell_beside_ours() -> None:
-    text = cells_markdown(results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1])))
+    results = results_of(default=(40.0, [0.5, 0.6]), cut=(None, [0.1, 0.1]))
+    text, norms = tables_markdown(results, {"norm": {("cut", "digits"): 2.1}})
     assert "| default | 55.0 [50.0, 60.0] (paper: 40) |" in text
     assert "| cut | 10.0 [10.0, 10.0] |" in text
+    assert norms.splitlines() == [
+        "| embedding norm | digits, text |",
+        "|---|---|",
+        "| default | 9 [9, 9] |",
+        "| cut | 9 [9, 9] (paper: 2.1) |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "count"),
+    [
+        ("transformer_accs", "knn_top5", 6),
+        ("adam_performance", "norm", 3),
+        ("cut_batch_size", "early_knn", 6),
+        ("opposite_halves_effect", "epoch_16", 3),
+    ],
+)
+def test_other_numbers_of_the_papers_tables_have_their_cells(
+    name: str, key: str, count: int, monkeypatch
+) -> None:
+    experiment = load(name)
+    cells: list[Cell] = []
+
+    def caught(*args: object, **_: object) -> None:
+        cells.extend(args[4])
+
+    monkeypatch.setattr(experiment, "train_cells", caught)
+    experiment.run("small", 0, 3)
+    printed = experiment.MORE[key]
+    assert len([cell for cell in cells if (cell.row, cell.column) in printed]) == count
 
 
 def test_table_tells_networks_that_broke() -> None:
     results = results_of(some=(40.0, [0.5, 0.0]), all=(40.0, [0.0, 0.0]), none=(40.0, [0.5, 0.4]))
-    text = cells_markdown(results)
+    (text,) = tables_markdown(results, {})
     assert "| some | 25.0 [0.0, 50.0], 1 of 2 broke (paper: 40) |" in text
     assert "| all | broke (paper: 40) |" in text
     words = [note.get_text().strip() for note in plot_cells(results).axes[0].texts]

@@ -48,6 +48,7 @@ PRINTED = {
     }.items()
 }
 PRINTED_NORMS = {"SimCLR, default": 81.0, "SimCLR, cut 3": 2.1, "SimCLR, GradScale": 174.8}
+MORE = {"norm": {(row, "CIFAR-10"): norm for row, norm in PRINTED_NORMS.items()}}
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:

@@ -14,6 +14,7 @@ from normscope.experiments.results import Results
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
 
 _COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY)
+Printed = Mapping[tuple[str, str], float | None]  # the paper's cells, by row and column
 _ACROSS = 4  # panels, before a new line
 
 
@@ -93,32 +94,50 @@ def plot_courses(results: Results) -> Figure:
     return figure
 
 
-def cells_markdown(results: Results) -> str:
+def tables_markdown(results: Results, more: Mapping[str, Printed]) -> list[str]:
     """The table with the paper's cells beside ours: mean, range over seeds, (paper).
 
     A network that broke counts as 0, and is told.
+
+    Args:
+        results: with cells.
+        more: other numbers of the same runs that the paper prints; a table each.
     """
-    cells, key = cells_of(results), results.data["key"]
+    cells = cells_of(results)
+    printed = {(row, column): cell["paper"] for (row, column, _), cell in cells.items()}
+    every = {results.data["key"]: printed, **more}
+    return [_table(cells, key, printed) for key, printed in every.items()]
+
+
+def _table(cells: Mapping[Any, Any], key: str, printed: Printed) -> str:
     columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
-    lines = [
-        f"| {WORDS[key]}, % | "
-        + " | ".join(f"{c}, {r.replace('_', ' ')}" for c, r in columns)
-        + " |"
-    ]
+    head = [WORDS[key] + ("" if key == "norm" else ", %")]
+    head += [f"{column}, {recipe.replace('_', ' ')}" for column, recipe in columns]
+    lines = [f"| {' | '.join(head)} |"]
     lines.append("|---" * (1 + len(columns)) + "|")
     for row in dict.fromkeys(row for row, _, _ in cells):
-        texts = [_ours_and_paper(cells.get((row, *place)), key) for place in columns]
+        texts = [
+            "-"
+            if (cell := cells.get((row, column, recipe))) is None
+            else _ours_and_paper(cell, key, printed.get((row, column)))
+            for column, recipe in columns
+        ]
         lines.append(f"| {row} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
-def _ours_and_paper(cell: Mapping[str, Any] | None, key: str) -> str:
-    if cell is None:
-        return "-"
-    values, broke = per_cent(cell, key), broken(cell)
-    text = f"{sum(values) / len(values):.1f}"
+def _numbers(cell: Mapping[str, Any], key: str) -> list[float]:
+    if key == "norm":
+        return [run["norm"] or 0.0 for run in cell["runs"]]
+    return per_cent(cell, key)
+
+
+def _ours_and_paper(cell: Mapping[str, Any], key: str, paper: float | None) -> str:
+    values, broke = _numbers(cell, key), broken(cell)
+    form = ".3g" if key == "norm" else ".1f"
+    text = f"{sum(values) / len(values):{form}}"
     if len(values) > 1:
-        text += f" [{min(values):.1f}, {max(values):.1f}]"
+        text += f" [{min(values):{form}}, {max(values):{form}}]"
     if broke:
         text = "broke" if broke == len(values) else f"{text}, {broke} of {len(values)} broke"
-    return text + ("" if cell["paper"] is None else f" (paper: {cell['paper']:g})")
+    return text + ("" if paper is None else f" (paper: {paper:g})")

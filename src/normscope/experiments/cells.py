@@ -24,8 +24,11 @@ INTERVENTIONS: dict[str, dict[str, dict[str, Any]]] = {
 WORDS = {
     "knn": "kNN",
     "knn_top5": "kNN within five",
+    "early_knn": "early kNN",
     "probe": "linear probe",
     "epoch_1": "pairs beyond 90° in epoch 1",
+    "epoch_16": "pairs beyond 90° in epoch 16",
+    "norm": "embedding norm",  # no share, as the others are
 }
 NAMES = {
     "simclr": "SimCLR",

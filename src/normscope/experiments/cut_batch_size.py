@@ -36,6 +36,14 @@ PRINTED = {  # row -> by batch, at epochs 100 and 500
     "cut 9": ((43.1, 46.5, 44.3), (59.4, 58.9, 61.5)),
 }
 
+MORE = {
+    "early_knn": {
+        (row, f"batch {batch}"): early
+        for row, (printed, _) in PRINTED.items()
+        for batch, early in zip(BATCHES["paper"], printed, strict=True)
+    }
+}
+
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""

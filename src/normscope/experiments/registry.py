@@ -14,7 +14,11 @@ Kind = Literal["simulation", "training"]
 
 
 class Experiment(Protocol):
-    """What a module of this folder provides; its docstring is the caption."""
+    """What a module of this folder provides; its docstring is the caption.
+
+    A table of runs may also have MORE: other numbers of its runs that the paper prints, by what the
+    runs' records call them, each number by row and column.
+    """
 
     TITLE: str
     KIND: Kind

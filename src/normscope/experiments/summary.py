@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from normscope._checks import invalid
-from normscope.experiments.cell_views import cells_markdown
+from normscope.experiments.cell_views import tables_markdown
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 
@@ -54,11 +54,13 @@ def results_markdown(folder: Path) -> str:
         made = results.provenance
         versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
         caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
+        more = getattr(experiment, "MORE", {})
+        tables = tables_markdown(results, more) if "cells" in results.data else []
         parts += [
             f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
             caption,
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
-            *([cells_markdown(results)] if "cells" in results.data else []),
+            *tables,
             claims_table(claims),
             f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
             f"{made['hardware']}; {versions}.{_runs(made)}",

@@ -46,6 +46,20 @@ PRINTED = {  # method -> by cut, top-1 and top-5
 }
 
 
+def _row(method: str, cut: float) -> str:
+    return f"{NAMES[method]}, {'default' if cut == 1 else f'cut {cut:g}'}"
+
+
+MORE = {
+    "knn_top5": {
+        (_row(method, cut), column): top5
+        for method, printed in PRINTED.items()
+        for cut, (_, top5) in zip(CUTS, printed, strict=True)
+        for column in (COLUMNS["small"], COLUMNS["paper"])
+    }
+}
+
+
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
     data = {"smoke": "digits", "small": "cifar100", "paper": "imagenet100"}[scale]
@@ -57,10 +71,6 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
             shown = None if scale == "smoke" else paper
             cells.append(Cell(_row(method, cut), COLUMNS[scale], values, shown))
     return train_cells("transformer_accs", scale, seed, seeds, cells, kept=_top5)
-
-
-def _row(method: str, cut: float) -> str:
-    return f"{NAMES[method]}, {'default' if cut == 1 else f'cut {cut:g}'}"
 
 
 def _top5(run: Run) -> Record:
