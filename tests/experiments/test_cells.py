@@ -11,18 +11,27 @@ import torch
 
 from normscope.engine import RunSpec, train
 from normscope.engine.compose import build, invariant_names
-from normscope.experiments import EXPERIMENTS, cut_paths, load, opposite_halves_effect, runs
+from normscope.experiments import (
+    EXPERIMENTS,
+    cut_paths,
+    load,
+    opposite_halves_effect,
+    runs,
+    simsiam_recipes,
+)
 from normscope.experiments.cell_views import plot_cells, plot_courses, tables_markdown
 from normscope.experiments.cells import (
     Cell,
     above,
     course,
     difference,
+    fastest,
     gains,
     noise,
     train_cells,
 )
 from normscope.experiments.ledger import Run
+from normscope.experiments.registry import Experiment
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
 from normscope.experiments.runs import OutOfTime, trained, within
 
@@ -53,6 +62,14 @@ def results_of(**knns: tuple[float | None, list[float]]) -> Results:
     return Results("accuracies", "smoke", 2, 0, {"key": "knn", "cells": cells})
 
 
+def cells_at_small_scale(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
+    """What an experiment would train."""
+    cells: list[Cell] = []
+    monkeypatch.setattr(experiment, "train_cells", lambda *args, **_: cells.extend(args[4]))
+    experiment.run("small", 0, 3)
+    return cells
+
+
 def test_every_figure_and_table_of_the_paper_has_an_experiment() -> None:
     titles = " ".join(load(name).TITLE for name in EXPERIMENTS)
     missing = [label for label in LABELS if label not in EXPERIMENTS and label not in titles]
@@ -70,9 +87,7 @@ def test_small_scale_has_every_column_and_the_codes_reading_of_the_first(
     name, first, others, monkeypatch
 ) -> None:
     experiment = load(name)
-    cells: list[Cell] = []
-    monkeypatch.setattr(experiment, "train_cells", lambda *args: cells.extend(args[-1]))
-    experiment.run("small", 0, 3)
+    cells = cells_at_small_scale(experiment, monkeypatch)
     assert {c.column for c in cells if c.recipe == "text"} == {first, *others}
     assert {c.column for c in cells if c.recipe == "as_coded"} == {first}
     specs = [runs.spec_at("small", **c.values) for c in cells]
@@ -165,15 +180,42 @@ def test_other_numbers_of_the_papers_tables_have_their_cells(
     name: str, key: str, count: int, monkeypatch
 ) -> None:
     experiment = load(name)
-    cells: list[Cell] = []
-
-    def caught(*args: object, **_: object) -> None:
-        cells.extend(args[4])
-
-    monkeypatch.setattr(experiment, "train_cells", caught)
-    experiment.run("small", 0, 3)
+    cells = cells_at_small_scale(experiment, monkeypatch)
     printed = experiment.MORE[key]
     assert len([cell for cell in cells if (cell.row, cell.column) in printed]) == count
+
+
+def test_the_fastest_point_counts_summed_gradients() -> None:
+    points = [{"kind": "step", "lr_over_weight_squared": rate} for rate in (0.1, 0.3, None, 0.2)]
+    for summed, expected in (({}, 0.3), ({"accumulate": 4, "accumulation": "sum"}, 1.2)):
+        run = Run(RunSpec(**summed), 0.5, 1.0, {}, points)
+        assert fastest(run) == {"rate": pytest.approx(expected)}
+    assert fastest(Run(RunSpec(), 0.5, 1.0, {}, [])) == {"rate": None}
+
+
+def test_a_cut_that_gains_most_where_the_default_is_slowest() -> None:
+    names = list(simsiam_recipes.ingredients("small"))
+    cells = [
+        {
+            "row": row,
+            "column": name,
+            "recipe": "text",
+            "values": {"method": "simsiam"},
+            "runs": [
+                {"knn": 0.5 + seed / 50 - cut * i / 100, "norm": 1.0, "rate": 10.0**i * 80**cut}
+                for seed in (0, 1)
+            ],
+        }
+        for i, name in enumerate(names)
+        for cut, row in enumerate(simsiam_recipes.ROWS)
+    ]
+    results = Results("simsiam_recipes", "small", 2, 0, {"key": "knn", "cells": cells})
+    claim = simsiam_recipes.check(results)[-1]
+    assert (claim.value, claim.verdict) == (1.0, "reproduced")
+    assert len(simsiam_recipes.plot(results).axes[0].texts) == len(names)  # an arrow each
+    for run in (run for cell in cells for run in cell["runs"]):
+        run["rate"] = 1 / run["rate"]
+    assert simsiam_recipes.check(results)[-1].verdict == "not reproduced"
 
 
 def test_table_tells_networks_that_broke() -> None:

@@ -1,7 +1,9 @@
 """Table "accuracies": kNN of default, cut and GradScale training on balanced data.
 
 SimCLR with the weights divided by 3 or with GradScale, and SimSiam with the weights divided by 9,
-beside the same without. Lines are means, dots seeds.
+beside the same without. Lines are means, dots seeds. The effective learning rate is that over the
+squared norm of a weight that a batch norm follows, the median of them, at its highest; the
+effective rank is the exponential of the entropy of the embeddings' singular values, at the end.
 
     normscope reproduce accuracies --scale small
 
@@ -18,15 +20,18 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import plot_cells
+from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import (
     Cell,
+    Record,
     columns_at,
+    fastest,
     gains,
     intervention_cells,
     intervention_claims,
     train_cells,
 )
+from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 from normscope.methods import METHODS
@@ -49,6 +54,7 @@ PRINTED = {
         "SimSiam, cut 9": (88.4, 62.6, 67.2, 41.7),
     }.items()
 }
+MORE: dict[str, Printed] = {"rate": {}, "rank": {}}  # which the paper does not print
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
@@ -64,7 +70,13 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         cells += intervention_cells(coded, PRINTED, recipe="as_coded", **epochs)
     if scale == "paper":
         cells += intervention_cells(LARGER, PRINTED, epochs=500)
-    return train_cells("accuracies", scale, seed, seeds, cells)
+    return train_cells("accuracies", scale, seed, seeds, cells, kept=_kept)
+
+
+def _kept(run: Run) -> Record:
+    """How fast the weights turned, and the rank that the embeddings ended with."""
+    ranks = [point.get("rank") for point in run.metrics("step")]
+    return fastest(run) | {"rank": ranks[-1] if ranks else None}
 
 
 def _slower(cell: Cell) -> Cell:

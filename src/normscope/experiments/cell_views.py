@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from normscope.experiments.cells import WORDS, broken, cells_of, per_cent
+from normscope.experiments.cells import NO_SHARES, WORDS, broken, cells_of, per_cent
 from normscope.experiments.results import Results
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW, new_figure
 
-_COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY)
+COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY, ORANGE)
 Printed = Mapping[tuple[str, str], float | None]  # the paper's cells, by row and column
 _ACROSS = 4  # panels, before a new line
 
@@ -31,23 +32,23 @@ def plot_cells(results: Results) -> Figure:
         ax.set_xlabel(f"{WORDS[key]}, %")
     axes[0].set_yticks(range(len(rows)), rows)
     axes[0].set_ylim(len(rows) - 0.5, -0.5)  # the first row on top, none on the edge
-    _legend(figure, list(axes))
+    legend_below(figure, list(axes))
     return figure
 
 
-def _legend(figure: Figure, axes: list[Axes]) -> None:
-    """One below all panels, each name once."""
+def legend_below(figure: Figure, axes: list[Axes], across: int = 4) -> None:
+    """One below all panels, each name once, so many beside each other."""
     handles = {}
     for ax in axes:
         handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=across)
 
 
 def _rows_of(ax: Axes, rows: list[str], cells: Mapping[Any, Any], key: str) -> None:
     recipes = list(dict.fromkeys(recipe for _, _, recipe in cells))
     for i, recipe in enumerate(recipes):
         shift = 0.16 * (i - (len(recipes) - 1) / 2)
-        name, color = f"ours, {recipe.replace('_', ' ')}", _COLORS[i]
+        name, color = f"ours, {recipe.replace('_', ' ')}", COLORS[i]
         for (row, _, of), cell in cells.items():
             if of != recipe:
                 continue
@@ -73,7 +74,7 @@ def plot_courses(results: Results) -> Figure:
     grid = figure.subplots(2 * lines, across, sharex=True, sharey="row", squeeze=False)
     norms, knns = grid[::2].flatten(), grid[1::2].flatten()
     for above, below, column in zip(norms, knns, columns, strict=False):
-        for row, color in zip(rows, _COLORS, strict=False):
+        for row, color in zip(rows, COLORS, strict=False):
             cell = cells.get((row, column, "text"))
             for run in [] if cell is None else cell["runs"]:
                 shown = {"color": color, "marker": "o", "markersize": 3, "linewidth": 1.2}
@@ -90,8 +91,20 @@ def plot_courses(results: Results) -> Figure:
     for above, below in zip(norms[::across], knns[::across], strict=True):
         above.set_ylabel("embedding norm")
         below.set_ylabel("kNN, %")
-    _legend(figure, list(norms[: len(columns)]))
+    legend_below(figure, list(norms[: len(columns)]))
     return figure
+
+
+def rates_and_knns(cell: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Of each of a cell's runs its highest effective learning rate and its kNN in per cent."""
+    pairs = zip((run["rate"] for run in cell["runs"]), per_cent(cell, "knn"), strict=True)
+    return [(math.nan if rate is None else rate, knn) for rate, knn in pairs]
+
+
+def middle(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """The geometric mean of rates and the mean of kNNs."""
+    rates, knns = zip(*points, strict=True)
+    return statistics.geometric_mean(rates), statistics.fmean(knns)
 
 
 def tables_markdown(results: Results, more: Mapping[str, Printed]) -> list[str]:
@@ -111,7 +124,7 @@ def tables_markdown(results: Results, more: Mapping[str, Printed]) -> list[str]:
 
 def _table(cells: Mapping[Any, Any], key: str, printed: Printed) -> str:
     columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
-    head = [WORDS[key] + ("" if key == "norm" else ", %")]
+    head = [WORDS[key] + ("" if key in NO_SHARES else ", %")]
     head += [f"{column}, {recipe.replace('_', ' ')}" for column, recipe in columns]
     lines = [f"| {' | '.join(head)} |"]
     lines.append("|---" * (1 + len(columns)) + "|")
@@ -127,14 +140,14 @@ def _table(cells: Mapping[Any, Any], key: str, printed: Printed) -> str:
 
 
 def _numbers(cell: Mapping[str, Any], key: str) -> list[float]:
-    if key == "norm":
-        return [run["norm"] or 0.0 for run in cell["runs"]]
+    if key in NO_SHARES:
+        return [run[key] or 0.0 for run in cell["runs"]]
     return per_cent(cell, key)
 
 
 def _ours_and_paper(cell: Mapping[str, Any], key: str, paper: float | None) -> str:
     values, broke = _numbers(cell, key), broken(cell)
-    form = ".3g" if key == "norm" else ".1f"
+    form = ".3g" if key in NO_SHARES else ".1f"
     text = f"{sum(values) / len(values):{form}}"
     if len(values) > 1:
         text += f" [{min(values):{form}}, {max(values):{form}}]"

@@ -28,8 +28,11 @@ WORDS = {
     "probe": "linear probe",
     "epoch_1": "pairs beyond 90° in epoch 1",
     "epoch_16": "pairs beyond 90° in epoch 16",
-    "norm": "embedding norm",  # no share, as the others are
+    "norm": "embedding norm",
+    "rate": "highest effective learning rate",
+    "rank": "effective rank of the embeddings",
 }
+NO_SHARES = ("norm", "rate", "rank")  # all else is told in per cent
 NAMES = {
     "simclr": "SimCLR",
     "simsiam": "SimSiam",
@@ -155,6 +158,17 @@ def course(run: Run) -> Record:
         "knns": [_finite(r["knn"]) for r in epochs],
         "norms": [r["norm_test"] for r in epochs],
     }
+
+
+def fastest(run: Run) -> Record:
+    """The highest effective learning rate, `rate`, at the ends of the epochs that are kept.
+
+    That is the learning rate over a weight's squared norm, the median over the weights that a batch
+    norm follows, and times the micro-batches whose gradients are summed. None if nothing tells.
+    """
+    summed = run.spec.accumulate if run.spec.accumulation == "sum" else 1
+    rates = [point.get("lr_over_weight_squared") for point in run.metrics("step")]
+    return {"rate": max((summed * rate for rate in rates if rate is not None), default=None)}
 
 
 def log_ratio(a: float | None, b: float | None) -> float:

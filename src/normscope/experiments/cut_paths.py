@@ -19,13 +19,15 @@ GradScale's; one shifts by shares of the mean alone, so that they are the defaul
 
     normscope reproduce cut_paths --scale small
 
-Not in the paper. ResNet-18 on CIFAR-10, 30 epochs at small scale. Points of kNN above the default
-of the same seed; bars are means, dots seeds.
+Not in the paper. ResNet-18 on CIFAR-10, 30 epochs at small scale. Above, points of kNN above the
+default of the same seed; bars are means, dots seeds. Below, every seed's kNN against its highest
+effective learning rate, lr / |w|², of the weights that a batch norm follows.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,12 +38,14 @@ from normscope import data
 from normscope._sphere import safe_norm
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
+from normscope.experiments.cell_views import COLORS, legend_below, rates_and_knns
 from normscope.experiments.cells import (
     NAMES,
     Cell,
     above,
     cells_of,
     difference,
+    fastest,
     recipes_at,
     train_cells,
 )
@@ -76,7 +80,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
                 Cell(row, NAMES[method], {**values, **arm}, recipe=recipe)
                 for row, arm in arms.items()
             ]
-    return train_cells("cut_paths", scale, seed, seeds, cells)
+    return train_cells("cut_paths", scale, seed, seeds, cells, kept=fastest)
 
 
 def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -146,13 +150,19 @@ def check(results: Results) -> list[Claim]:
 
 
 def plot(results: Results) -> Figure:
-    """A panel for each method and reading; a bar for each path."""
+    """For each method and reading a bar for each path, and kNN against effective rates."""
     cells = cells_of(results)
     panels = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
     rows = [row for row in dict.fromkeys(row for row, _, _ in cells) if row != DEFAULT]
-    figure = new_figure(2.2 + 2.9 * len(panels), 3.4)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for ax, (column, recipe) in zip(axes, panels, strict=True):
+    figure = new_figure(2.2 + 2.9 * len(panels), 7.0)
+    axes, lower = figure.subplots(2, len(panels), sharey="row", squeeze=False)
+    for ax, below, (column, recipe) in zip(axes, lower, panels, strict=True):
+        for row, (marker, color) in zip((DEFAULT, *rows), product("o^", COLORS), strict=False):
+            if (row, column, recipe) in cells:
+                points = rates_and_knns(cells[row, column, recipe])
+                below.plot(*zip(*points, strict=True), marker, color=color, label=row)
+        below.set_xscale("log")
+        below.set_xlabel("highest effective learning rate")
         base = cells[DEFAULT, column, recipe]
         everything = []
         for i, row in enumerate(rows):
@@ -170,4 +180,6 @@ def plot(results: Results) -> Figure:
         ax.set_xlabel("kNN above the default, points")
     axes[0].set_yticks(range(len(rows)), rows)
     axes[0].invert_yaxis()
+    lower[0].set_ylabel("kNN, %")
+    legend_below(figure, list(lower), across=2 * len(panels))
     return figure
