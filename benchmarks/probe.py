@@ -4,7 +4,7 @@
 
 Logistic regression on two kinds of features: those of a power law, whose k-th principal component
 has a standard deviation of 1 / k, as networks' fall off; and a random layer's, whose classes are
-nearly separable. All ways minimise the same function, to a gradient of at most 1e-6, and take
+nearly separable. All ways minimise the same function, each to its own tolerance of 1e-6, and take
 turns, round after round. How far above the lowest loss each ends is shown.
 """
 

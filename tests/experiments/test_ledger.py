@@ -1,5 +1,6 @@
 """A file of finished runs: what it keeps, and that nothing it has is trained again."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -68,6 +69,22 @@ def test_a_run_of_the_file_is_neither_trained_nor_looked_for(
     assert used == {SPEC.name: first.made}
     assert not (tmp_path / "runs").exists()
     assert Ledger(path).get(RunSpec(data="digits", epochs=4, log_every=5)) is None
+
+
+def test_a_run_whose_weights_are_needed_is_kept_too_and_not_replaced(
+    folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(folder.parent))
+    path = tmp_path / "runs.jsonl"
+    with noted(Ledger(path)):
+        run = trained(SPEC, weights=True)
+    assert Ledger(path).get(SPEC) == run
+    known = dataclasses.replace(run, knn=0.125)
+    Ledger(path).add(known)
+    with noted(Ledger(path)):
+        assert trained(SPEC, weights=True) == run  # whose weights are there
+        assert trained(SPEC) == known
+    assert Ledger(path).get(SPEC) == known
 
 
 def test_a_broken_network_comes_back_as_one(folder: Path) -> None:

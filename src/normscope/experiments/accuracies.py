@@ -2,7 +2,8 @@
 
 SimCLR with the weights divided by 3 or with GradScale, and SimSiam with the weights divided by 9,
 beside the same without. Lines are means, dots seeds. The effective learning rate is that over the
-squared norm of a weight that a batch norm follows, the median of them, at its highest; the
+squared norm of a weight that a batch norm follows, the median of them, the highest of epochs 1, 2,
+4, ... and the last; the
 effective rank is the exponential of the entropy of the embeddings' singular values, at the end.
 
     normscope reproduce accuracies --scale small
@@ -25,8 +26,8 @@ from normscope.experiments.cells import (
     Cell,
     Record,
     columns_at,
-    fastest,
     gains,
+    highest_rate,
     intervention_cells,
     intervention_claims,
     train_cells,
@@ -76,7 +77,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
 def _kept(run: Run) -> Record:
     """How fast the weights turned, and the rank that the embeddings ended with."""
     ranks = [point.get("rank") for point in run.metrics("step")]
-    return fastest(run) | {"rank": ranks[-1] if ranks else None}
+    return highest_rate(run) | {"rank": ranks[-1] if ranks else None}
 
 
 def _slower(cell: Cell) -> Cell:

@@ -17,7 +17,7 @@ import math
 from matplotlib.figure import Figure
 
 from normscope.engine import RunSpec
-from normscope.experiments.cell_views import plot_cells
+from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import (
     Cell,
     cells_of,
@@ -48,7 +48,9 @@ PRINTED = {
     }.items()
 }
 PRINTED_NORMS = {"SimCLR, default": 81.0, "SimCLR, cut 3": 2.1, "SimCLR, GradScale": 174.8}
-MORE = {"norm": {(row, "CIFAR-10"): norm for row, norm in PRINTED_NORMS.items()}}
+MORE: dict[str, Printed] = {
+    "norm": {(row, "CIFAR-10"): norm for row, norm in PRINTED_NORMS.items()}
+}
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:

@@ -110,11 +110,11 @@ def middle(points: list[tuple[float, float]]) -> tuple[float, float]:
 def tables_markdown(results: Results, more: Mapping[str, Printed]) -> list[str]:
     """The table with the paper's cells beside ours: mean, range over seeds, (paper).
 
-    A network that broke counts as 0, and is told.
+    A network that broke is told; of a share it counts as 0.
 
     Args:
         results: with cells.
-        more: other numbers of the same runs that the paper prints; a table each.
+        more: what else to tell of the same runs, a table each, with the paper's cells.
     """
     cells = cells_of(results)
     printed = {(row, column): cell["paper"] for (row, column, _), cell in cells.items()}
@@ -141,16 +141,20 @@ def _table(cells: Mapping[Any, Any], key: str, printed: Printed) -> str:
 
 def _numbers(cell: Mapping[str, Any], key: str) -> list[float]:
     if key in NO_SHARES:
-        return [run[key] or 0.0 for run in cell["runs"]]
+        return [run[key] for run in cell["runs"] if run[key] is not None]
     return per_cent(cell, key)
 
 
 def _ours_and_paper(cell: Mapping[str, Any], key: str, paper: float | None) -> str:
     values, broke = _numbers(cell, key), broken(cell)
+    if not values:
+        return "broke" if broke else "-"
     form = ".3g" if key in NO_SHARES else ".1f"
     text = f"{sum(values) / len(values):{form}}"
     if len(values) > 1:
         text += f" [{min(values):{form}}, {max(values):{form}}]"
     if broke:
-        text = "broke" if broke == len(values) else f"{text}, {broke} of {len(values)} broke"
+        every = broke == len(cell["runs"])
+        told = "broke" if every else f"{broke} of {len(cell['runs'])} broke"
+        text = told if every and key not in NO_SHARES else f"{text}, {told}"
     return text + ("" if paper is None else f" (paper: {paper:g})")

@@ -160,11 +160,12 @@ def course(run: Run) -> Record:
     }
 
 
-def fastest(run: Run) -> Record:
+def highest_rate(run: Run) -> Record:
     """The highest effective learning rate, `rate`, at the ends of the epochs that are kept.
 
     That is the learning rate over a weight's squared norm, the median over the weights that a batch
-    norm follows, and times the micro-batches whose gradients are summed. None if nothing tells.
+    norm follows, and times the micro-batches whose gradients are summed, as SGD would feel it. None
+    if nothing tells.
     """
     summed = run.spec.accumulate if run.spec.accumulation == "sum" else 1
     rates = [point.get("lr_over_weight_squared") for point in run.metrics("step")]

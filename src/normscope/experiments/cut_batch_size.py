@@ -15,7 +15,7 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import plot_cells
+from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
@@ -36,7 +36,7 @@ PRINTED = {  # row -> by batch, at epochs 100 and 500
     "cut 9": ((43.1, 46.5, 44.3), (59.4, 58.9, 61.5)),
 }
 
-MORE = {
+MORE: dict[str, Printed] = {
     "early_knn": {
         (row, f"batch {batch}"): early
         for row, (printed, _) in PRINTED.items()

@@ -45,7 +45,7 @@ from normscope.experiments.cells import (
     above,
     cells_of,
     difference,
-    fastest,
+    highest_rate,
     recipes_at,
     train_cells,
 )
@@ -80,7 +80,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
                 Cell(row, NAMES[method], {**values, **arm}, recipe=recipe)
                 for row, arm in arms.items()
             ]
-    return train_cells("cut_paths", scale, seed, seeds, cells, kept=fastest)
+    return train_cells("cut_paths", scale, seed, seeds, cells, kept=highest_rate)
 
 
 def _arms(scale: Scale, method: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:

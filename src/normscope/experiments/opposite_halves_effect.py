@@ -16,6 +16,7 @@ import statistics
 from matplotlib.figure import Figure
 
 from normscope._checks import invalid
+from normscope.experiments.cell_views import Printed
 from normscope.experiments.cells import NAMES, Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
@@ -37,7 +38,7 @@ PRINTED = {  # dataset -> method -> per cent at epochs 1 and 16
     "cifar100": {"simclr": (11, 1), "simsiam": (21, 0), "byol": (20, 0)},
     "imagenet100": {"simclr": (2, 0), "simsiam": (26, 1), "byol": (28, 1)},
 }
-MORE = {
+MORE: dict[str, Printed] = {
     "epoch_16": {
         (NAMES[method], data): float(later)
         for data, methods in PRINTED.items()

@@ -16,8 +16,8 @@ Kind = Literal["simulation", "training"]
 class Experiment(Protocol):
     """What a module of this folder provides; its docstring is the caption.
 
-    A table of runs may also have MORE: other numbers of its runs that the paper prints, by what the
-    runs' records call them, each number by row and column.
+    A table of runs may also have MORE: what else RESULTS.md tells of its runs, by what their
+    records call it, and what the paper prints for it, by row and column.
     """
 
     TITLE: str

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from normscope._checks import invalid
 from normscope.experiments.cell_views import tables_markdown
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 
+T = TypeVar("T")
 _HEAD = """# Results
 
 Made from the JSON files in this folder by `normscope reproduce`; do not edit. A verdict is
@@ -37,8 +39,20 @@ def stored_results(folder: Path) -> list[Results]:
 
 def claims_of(results: Results) -> list[Claim]:
     """The claims on stored results; those that another version wrote are refused by name."""
+    return _read(results, load(results.experiment).check)
+
+
+def _tables(results: Results) -> list[str]:
+    """The tables of runs, if there are any."""
+    if "cells" not in results.data:
+        return []
+    more = getattr(load(results.experiment), "MORE", {})
+    return _read(results, lambda results: tables_markdown(results, more))
+
+
+def _read(results: Results, reader: Callable[[Results], T]) -> T:
     try:
-        return load(results.experiment).check(results)
+        return reader(results)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         name, why = f"{results.experiment}.{results.scale}.json", f"{type(error).__name__}: {error}"
         advice = f"Run normscope reproduce {results.experiment} --scale {results.scale} again."
@@ -54,13 +68,11 @@ def results_markdown(folder: Path) -> str:
         made = results.provenance
         versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
         caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
-        more = getattr(experiment, "MORE", {})
-        tables = tables_markdown(results, more) if "cells" in results.data else []
         parts += [
             f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
             caption,
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
-            *tables,
+            *_tables(results),
             claims_table(claims),
             f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
             f"{made['hardware']}; {versions}.{_runs(made)}",

@@ -16,7 +16,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import plot_cells
+from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import NAMES, Cell, Record, gains, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
@@ -50,7 +50,7 @@ def _row(method: str, cut: float) -> str:
     return f"{NAMES[method]}, {'default' if cut == 1 else f'cut {cut:g}'}"
 
 
-MORE = {
+MORE: dict[str, Printed] = {
     "knn_top5": {
         (_row(method, cut), column): top5
         for method, printed in PRINTED.items()
