@@ -19,7 +19,7 @@ from normscope.experiments.results import SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
 from normscope.experiments.runs import time_is_up, within
-from normscope.experiments.summary import claims_of, ours, stored_results, true_if
+from normscope.experiments.summary import claims_of, ours, stored_results, trained_for, true_if
 
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
 
@@ -174,8 +174,7 @@ def _list(found: list[Results]) -> None:
 
 def _took(results: Results) -> str:
     """How long its runs were trained, wherever that was; of a simulation, how long it ran."""
-    runs = results.provenance.get("runs", {}).values()
-    seconds = sum(run["seconds"] for run in runs) or results.provenance["seconds"]
+    seconds = trained_for(results.provenance) or results.provenance["seconds"]
     return f"{max(1, round(seconds))} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

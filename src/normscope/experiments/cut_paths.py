@@ -38,7 +38,7 @@ from normscope import data
 from normscope._sphere import safe_norm
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
-from normscope.experiments.cell_views import COLORS, legend_below, rates_and_knns
+from normscope.experiments.cell_views import COLORS, Printed, legend_below, rates_and_knns
 from normscope.experiments.cells import (
     NAMES,
     Cell,
@@ -63,6 +63,7 @@ DEFAULT, CUT = "default", "full cut"
 WEIGHTS, GAINS = "cut of the invariant weights", "cut of the batch norms' gains"
 EMBEDDINGS, RAISED = "cut of the last layer", "learning rate x c²"
 SCALED, BY_MEAN, BY_SHARE = "GradScale", "GradScale, the mean alone", "GradScale, shares alone"
+MORE: dict[str, Printed] = {"rate": {}}
 LEVEL = 1.0  # points within which two arms count as level
 _SAMPLE = 256  # images by which a fresh network's norm is taken
 

@@ -24,7 +24,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from normscope.evaluation import spearman
-from normscope.experiments.cell_views import COLORS, middle, rates_and_knns
+from normscope.experiments.cell_views import COLORS, Printed, middle, rates_and_knns
 from normscope.experiments.cells import (
     Cell,
     Recipe,
@@ -45,6 +45,7 @@ COST = "days on one GPU (14 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
 CUT = 9.0
 ROWS = {"default": 1.0, "cut 9": CUT}
+MORE: dict[str, Printed] = {"rate": {}}
 _FULL = 1 - 1e-9  # a rank correlation of one, but for an infinite logarithm
 
 
@@ -122,8 +123,8 @@ def rank_interval(rank: float, n: int) -> tuple[float, float]:
     """
     if n <= 3 or math.isnan(rank):
         return -1.0, 1.0
-    middle, half = math.atanh(max(-_FULL, min(_FULL, rank))), 1.96 * math.sqrt(1.06 / (n - 3))
-    return math.tanh(middle - half), math.tanh(middle + half)
+    centre, half = math.atanh(max(-_FULL, min(_FULL, rank))), 1.96 * math.sqrt(1.06 / (n - 3))
+    return math.tanh(centre - half), math.tanh(centre + half)
 
 
 def plot(results: Results) -> Figure:

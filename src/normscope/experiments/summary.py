@@ -130,12 +130,17 @@ def _tally(claims: list[Claim]) -> str:
     return ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))) or "none"
 
 
+def trained_for(made: dict[str, Any]) -> float:
+    """The seconds that the runs of stored results took, wherever they were trained."""
+    return sum(run["seconds"] for run in made.get("runs", {}).values())
+
+
 def _runs(made: dict[str, Any]) -> str:
     """How many runs were trained for it, how long, and on what."""
     runs = list(made.get("runs", {}).values())
     if not runs:
         return ""
-    seconds = sum(run["seconds"] for run in runs)
+    seconds = trained_for(made)
     places = ", ".join(sorted({run["hardware"] for run in runs}))
     return f" {len(runs)} runs, shared with other experiments: {seconds:,.0f} s on {places}."
 
