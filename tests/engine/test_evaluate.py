@@ -50,6 +50,7 @@ def run(digits: ImageArrays, tmp_path_factory: pytest.TempPathFactory) -> Path:
         batch=64,
         lr=0.5,
         knn_k=K,
+        precision="bf16",
         options={"dimension": 32},
     )
     folder = tmp_path_factory.mktemp("run") / "run"

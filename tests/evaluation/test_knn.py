@@ -168,6 +168,31 @@ def test_accuracy_counts_the_truth_among_the_highest_scores() -> None:
     assert [result.accuracy(truth, top) for top in (1, 2, 3)] == [1 / 3, 2 / 3, 2 / 3]
 
 
+def in_a_cone(device: str) -> float:
+    """The share of 1-NN votes as in float64 on digits as far off the origin as 10,000 spreads."""
+    digits = load_digits()
+    x = torch.from_numpy(digits.data)
+    x = ((x - x.mean(0)) / x.std()).float() + 10_000.0
+    queries, bank, labels = x[:300], x[300:], torch.from_numpy(digits.target)[300:]
+    exact = knn(bank.double(), labels, queries.double(), k=1)
+    return knn(bank.to(device), labels.to(device), queries.to(device), k=1).accuracy(
+        exact.predictions
+    )
+
+
+def test_knn_finds_neighbours_in_a_narrow_cone() -> None:
+    assert in_a_cone("cpu") > 0.99
+
+
+@pytest.mark.gpu
+def test_knn_finds_neighbours_in_a_narrow_cone_when_products_are_in_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert in_a_cone("cuda") > 0.99
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
 @pytest.mark.gpu
 def test_knn_on_a_gpu_equals_the_cpu() -> None:
     bank, labels, queries = sample(5000, 300, 32, 0)

@@ -77,7 +77,7 @@ def evaluate(
         the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: what the norms say,
         where the loss acts; see `normscope.engine.trust`.
     """
-    with tuned(torch.device(device), "auto"):
+    with tuned(torch.device(device), "32"):
         return _evaluated(RunFolder(Path(folder)), device, data_root)
 
 

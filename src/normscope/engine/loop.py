@@ -220,9 +220,8 @@ class Loop:
         self._lap()
         progress.waited += self.waiting.taken()
         if done == self._next_evaluation():
-            if self.fabric.is_global_zero:
-                with self.fabric.autocast():
-                    numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)
+            if self.fabric.is_global_zero:  # not in bfloat16, whose noise can outweigh features
+                numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)
             self.fabric.barrier()
         if self.telemetry:
             self.telemetry.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -19,11 +20,13 @@ def tuned(device: torch.device, precision: str) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-    torch.set_float32_matmul_precision("high" if precision in ("auto", "bf16") else "highest")
-    torch.backends.cudnn.benchmark = True  # images are of one size
+    cudnn: Any = torch.backends.cudnn
+    tf32 = precision in ("auto", "bf16")
+    before = torch.get_float32_matmul_precision(), cudnn.benchmark, cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    cudnn.benchmark, cudnn.allow_tf32 = True, tf32  # images are of one size
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.benchmark = convolutions
+        torch.set_float32_matmul_precision(before[0])
+        cudnn.benchmark, cudnn.allow_tf32 = before[1:]

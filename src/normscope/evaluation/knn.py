@@ -57,8 +57,8 @@ def knn(
     that class, divided by the sum over all k. Similarities are held a tile of queries and bank at
     a time, so that memory beyond the result and the sorting of the labels stays below 256 MiB
     (2 GiB on a GPU), whatever the number of queries and the size of the bank. Which of several
-    equally near rows is the k-th is left open. Products are as exact as torch's
-    `set_float32_matmul_precision` has them.
+    equally near rows is the k-th is left open. Features in a narrow cone keep the order of their
+    cosines even where torch's products are in TF32.
 
     Args:
         bank: features with known labels, (m, d); raw, they are normalised here.

@@ -11,12 +11,13 @@ with ResNet-18.
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from matplotlib.figure import Figure
 
 from normscope._checks import invalid
-from normscope.experiments.cell_views import Printed
+from normscope.experiments.cell_views import Printed, legend_below
 from normscope.experiments.cells import NAMES, Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
@@ -85,11 +86,11 @@ def check(results: Results) -> list[Claim]:
         for values, region, said, at in (
             (
                 first,
-                (FEW, 100.0),
+                (FEW, math.inf),
                 "After one epoch many pairs of {} point away from each other",
                 0,
             ),
-            (later, (0.0, FEW), "Next to no pairs of {} do so at epoch 16", 1),
+            (later, (-math.inf, FEW), "Next to no pairs of {} do so at epoch 16", 1),
         ):
             claims.append(
                 Claim.over_seeds(
@@ -122,5 +123,5 @@ def plot(results: Results) -> Figure:
                 axes.plot([place], [printed[j]], "x", color=ORANGE, markersize=8, label=label)
     axes.set_xticks(range(len(cells)), [f"{row}\n{column}" for row, column, _ in cells])
     axes.set_ylabel("pairs beyond 90°, %")
-    axes.legend()
+    legend_below(figure, [axes])
     return figure
