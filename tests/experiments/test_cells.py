@@ -251,7 +251,7 @@ def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:
     spec = RunSpec(data="digits", net="resnet10_narrow", epochs=1, log_every=8)
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
     rates = opposite_halves_effect._rates(Run.of(result))
-    assert set(rates) == {"epoch_1", "epoch_16"}
+    assert set(rates) == {"epoch_1", "epoch_16", "cosine"}
     epochs = [json.dumps(r) for r in result.metrics("epoch")]
     (tmp_path / "run/metrics.jsonl").write_text("\n".join(epochs))
     with pytest.raises(ValueError, match="at most an epoch's steps, got 8"):

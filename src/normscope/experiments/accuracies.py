@@ -24,15 +24,13 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import (
     Cell,
-    Record,
     columns_at,
     gains,
-    highest_rate,
     intervention_cells,
     intervention_claims,
+    rate_and_rank,
     train_cells,
 )
-from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 from normscope.methods import METHODS
@@ -71,13 +69,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         cells += intervention_cells(coded, PRINTED, recipe="as_coded", **epochs)
     if scale == "paper":
         cells += intervention_cells(LARGER, PRINTED, epochs=500)
-    return train_cells("accuracies", scale, seed, seeds, cells, kept=_kept)
-
-
-def _kept(run: Run) -> Record:
-    """How fast the weights turned, and the rank that the embeddings ended with."""
-    ranks = [point.get("rank") for point in run.metrics("step")]
-    return highest_rate(run) | {"rank": ranks[-1] if ranks else None}
+    return train_cells("accuracies", scale, seed, seeds, cells, kept=rate_and_rank)
 
 
 def _slower(cell: Cell) -> Cell:

@@ -28,11 +28,12 @@ WORDS = {
     "probe": "linear probe",
     "epoch_1": "pairs beyond 90° in epoch 1",
     "epoch_16": "pairs beyond 90° in epoch 16",
+    "cosine": "mean cosine of two images' embeddings in epoch 1",
     "norm": "embedding norm",
     "rate": "highest effective learning rate",
     "rank": "effective rank of the embeddings",
 }
-NO_SHARES = ("norm", "rate", "rank")  # all else is told in per cent
+NO_SHARES = ("norm", "rate", "rank", "cosine")  # all else is told in per cent
 NAMES = {
     "simclr": "SimCLR",
     "simsiam": "SimSiam",
@@ -170,6 +171,12 @@ def highest_rate(run: Run) -> Record:
     summed = run.spec.accumulate if run.spec.accumulation == "sum" else 1
     rates = [point.get("lr_over_weight_squared") for point in run.metrics("step")]
     return {"rate": max((summed * rate for rate in rates if rate is not None), default=None)}
+
+
+def rate_and_rank(run: Run) -> Record:
+    """How fast the weights turned, and the rank that the embeddings ended with."""
+    ranks = [point.get("rank") for point in run.metrics("step")]
+    return highest_rate(run) | {"rank": ranks[-1] if ranks else None}
 
 
 def log_ratio(a: float | None, b: float | None) -> float:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import plot_cells
+from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import (
     columns_at,
     intervention_cells,
     intervention_claims,
+    rate_and_rank,
     train_cells,
 )
 from normscope.experiments.results import Claim, Results, Scale
@@ -40,6 +41,7 @@ PRINTED = {
         "SimSiam, cut 9": (61.7, 31.5, 39.9),
     }.items()
 }
+MORE: dict[str, Printed] = {"rate": {}, "rank": {}}  # which the paper does not print
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
@@ -52,7 +54,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         judged = columns if scale == "paper" else {"CIFAR-10 unb.": "cifar10-unbalanced"}
         coded = {column: f"{data}-as-coded" for column, data in judged.items()}
         cells += intervention_cells(coded, PRINTED, recipe="as_coded", **epochs)
-    return train_cells("imbalanced_experiments", scale, seed, seeds, cells)
+    return train_cells("imbalanced_experiments", scale, seed, seeds, cells, kept=rate_and_rank)
 
 
 def check(results: Results) -> list[Claim]:

@@ -44,7 +44,8 @@ MORE: dict[str, Printed] = {
         (NAMES[method], data): float(later)
         for data, methods in PRINTED.items()
         for method, (_, later) in methods.items()
-    }
+    },
+    "cosine": {},
 }
 FEW = 5.0  # per cent: what the paper's "effectively 0" allows
 
@@ -67,13 +68,19 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
 
 
 def _rates(run: Run) -> Record:
-    """The rate at the end of each of the two epochs; of a shorter run, at its own end."""
-    ends = {r["epoch"]: r["opposite_halves"] for r in run.metrics("step")}
+    """The rate at the end of each of the two epochs; of a shorter run, at its own end.
+
+    And how alike any two embeddings are by then: pairs that are all alike are not apart either.
+    """
+    ends = {r["epoch"]: r for r in run.metrics("step")}
     for epoch in [min(epoch, run.spec.epochs) for epoch in EPOCHS]:
         if epoch not in ends:
             advice = f"Lower it: epoch {epoch} of {run.spec.name} has no log point."
             raise invalid("log_every", "at most an epoch's steps", run.spec.log_every, advice)
-    return {f"epoch_{epoch}": ends[min(epoch, run.spec.epochs)] for epoch in EPOCHS}
+    rates = {
+        f"epoch_{epoch}": ends[min(epoch, run.spec.epochs)]["opposite_halves"] for epoch in EPOCHS
+    }
+    return {**rates, "cosine": ends[EPOCHS[0]]["mean_cosine"]}
 
 
 def check(results: Results) -> list[Claim]:
