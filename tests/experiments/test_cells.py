@@ -98,18 +98,21 @@ def test_small_scale_has_every_column_and_the_codes_reading_of_the_first(
 
 
 def test_a_gain_is_judged_by_the_papers_sign() -> None:
-    results = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.52, 0.62]))
+    results = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.521, 0.619]))
     (claim,) = gains(results, "cut", "default")
     assert claim.value == pytest.approx(2)
     assert claim.paper == "+3.5"
     assert claim.verdict == "reproduced"
-    worse = results_of(default=(40.0, [0.5, 0.6]), cut=(30.0, [0.52, 0.62]))
+    worse = results_of(default=(40.0, [0.5, 0.6]), cut=(30.0, [0.521, 0.619]))
     (claim,) = gains(worse, "cut", "default")
     assert "below" in claim.sentence
     assert claim.verdict == "not reproduced"
     unknown = results_of(default=(None, [0.5, 0.6]), cut=(43.5, [0.5, 0.7]))
     (claim,) = gains(unknown, "cut", "default")
     assert claim.paper == NOT_IN_PAPER
+    assert claim.verdict == "inconclusive"
+    alike = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.52, 0.62]))  # as if by chance
+    (claim,) = gains(alike, "cut", "default")
     assert claim.verdict == "inconclusive"
 
 
@@ -141,17 +144,39 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
     assert strays.deviation == pytest.approx(
         max(math.sqrt(2) * noise(results, "simclr", "knn").deviation, statistics.stdev(points))
     )
-    half = t_quantile(156) * strays.deviation / math.sqrt(3)
+    half = t_quantile(strays.freedom) * strays.deviation / math.sqrt(3)
     assert claim.interval[1] - claim.value == pytest.approx(half)
     cells[1]["runs"][0]["knn"] += 0.2  # two that stray further than the others
     points, strays = difference(results, cells[1], cells[0])
     assert strays.deviation == pytest.approx(statistics.stdev(points))
+    assert strays.freedom == 2
     before = noise(results, "simclr", "knn")
     broken = {"runs": [{"knn": 0.0, "norm": None}] * 3}
     cells.append({**cells[0], "row": "broken", **broken})
     assert noise(results, "simclr", "knn") == before  # it would make the others look alike
     alone = Results("accuracies", "small", 1, 0, {"key": "knn", "cells": [cells[0]]})
     assert noise(alone, "simclr", "knn") is None
+
+
+@pytest.mark.parametrize("strays", [0.3, 3.0])
+def test_intervals_hold_whether_cells_are_alike_or_not(strays: float) -> None:
+    rng, hits, tables = np.random.default_rng(1), 0, 400
+    for _ in range(tables):
+        cells = [
+            {
+                "row": row,
+                "column": column,
+                "recipe": "text",
+                "values": {"method": "simclr"},
+                "runs": [{"knn": x / 100, "norm": 9.0} for x in 50 + rng.normal(0, noise, 2)],
+            }
+            for column, noise in (("quiet", 0.3), ("quiet too", 0.3), ("noisy", strays))
+            for row in ("default", "cut")
+        ]
+        results = Results("accuracies", "small", 2, 0, {"key": "knn", "cells": cells})
+        low, high = above(results, "equal", cells[-1], cells[-2]).interval
+        hits += low <= 0 <= high
+    assert hits / tables > 0.93
 
 
 def test_table_sets_the_papers_cell_beside_ours() -> None:

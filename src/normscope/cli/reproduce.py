@@ -10,12 +10,11 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from normscope.cli.console import errors, out, refuse, writable_folder
 from normscope.experiments.ledger import Ledger
 from normscope.experiments.registry import EXPERIMENTS, load
-from normscope.experiments.results import SCALES, Claim, Results, Scale
+from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
 from normscope.experiments.runs import time_is_up, within
@@ -147,16 +146,16 @@ def _summed(folder: Path) -> str | None:
 
 
 def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
-    table = Table(title="Claims", show_lines=True)
-    for heading in ("experiment", "claim", "recipe", "paper", "true if", "ours", "verdict"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "verdict")
+    """Each with its verdict first, as wide as the terminal is."""
     for name, claims in done:
+        out.print(f"[bold]{name}[/]")
         for claim in claims:
-            cells = (name, claim.sentence, claim.recipe, claim.paper, true_if(claim), ours(claim))
+            told = f"{claim.sentence}: {ours(claim)}"
+            said = claim.paper if claim.paper == NOT_IN_PAPER else f"paper: {claim.paper}"
+            about = f"{claim.recipe}; {said}; true if {true_if(claim)}"
             verdict = f"[{COLORS[claim.verdict]}]{claim.verdict}[/]"
-            table.add_row(*map(escape, cells), verdict)
-    if done:
-        out.print(table)
+            line = f"{verdict}: {escape(told)} [dim]({escape(about)})[/]"
+            out.print(Padding(line, (0, 0, 0, 2)), highlight=False)
 
 
 def _list(found: list[Results]) -> None:
@@ -173,9 +172,13 @@ def _list(found: list[Results]) -> None:
 
 
 def _took(results: Results) -> str:
-    """How long its runs were trained, wherever that was; of a simulation, how long it ran."""
-    seconds = trained_for(results.provenance) or results.provenance["seconds"]
-    return f"{max(1, round(seconds))} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    """How long its runs were trained, and on what; of a simulation, how long it ran."""
+    made = results.provenance
+    seconds = trained_for(made) or made["seconds"]
+    long = f"{max(1, round(seconds))} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    where = {made["hardware"], *(run["hardware"] for run in made.get("runs", {}).values())}
+    gpus = [place.split(",")[0] for place in where if place.startswith("NVIDIA")]
+    return f"{long} on {gpus[0]}" if gpus else long
 
 
 def _verdicts(results: Results) -> str:

@@ -58,7 +58,7 @@ def train(
     """Train a network, watch its norms, keep everything.
 
     \b
-    normscope train simclr                                     on digits, in half a minute
+    normscope train simclr                                     on digits, in a minute or less
     normscope train simclr --data cifar10 --cut 3 --epochs 100
     normscope train simsiam --data cifar10 --cut 9 --recipe as_coded
     normscope train simclr --data cifar10 --grad-scale 1 --devices 2

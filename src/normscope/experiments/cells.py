@@ -237,14 +237,16 @@ def difference(
     """Points of a share between two cells of a method, seed by seed, and how far one strays.
 
     Two or three seeds say little of that, so it is taken from all the method's cells; from these
-    two alone where they stray further, for not all cells need be alike.
+    two alone, with the few degrees of freedom that they have, where they stray further, for not all
+    cells need be alike. Seeds that are all alike say nothing, and anything is possible.
     """
     points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
     every = noise(results, base["values"]["method"], key)
     if every is None:
         return points, None
+    every = Noise(math.sqrt(2) * every.deviation or math.inf, every.freedom)
     own = statistics.stdev(points) if len(points) > 1 else 0.0
-    return points, Noise(max(own, math.sqrt(2) * every.deviation), every.freedom)
+    return points, max(every, Noise(own, max(1, len(points) - 1)))
 
 
 def noise(results: Results, method: str, key: str) -> Noise | None:

@@ -2,8 +2,9 @@
 
 Norms divided by their maximum, in twenty buckets; of every bucket with more than 50 images the
 kNN's accuracy (left), the share of CIFAR-10N's or CIFAR-100N's human labels that are right
-(middle), and the entropy of CIFAR-10H's human votes in nats (right). Marker size goes with the
-number of images. At smoke scale on digits, of which nobody was asked: the left panel alone.
+(middle), and the entropy of CIFAR-10H's human votes in nats (right). The first seed has 95 %
+intervals, and markers whose size goes with the number of images; the others are faint lines. At
+smoke scale on digits, of which nobody was asked: the left panel alone.
 
     normscope reproduce norm_as_confidence --scale small
 
@@ -93,6 +94,7 @@ def check(results: Results) -> list[Claim]:
                     (least, math.inf),
                     paper=paper,
                     recipe=f"text, {name}",
+                    possible=(0.0 if key == "auroc" else -1.0, 1.0),
                 )
                 for words, (key, least, paper) in told.items()
             ]
@@ -107,7 +109,7 @@ def _signed(value: float | None, key: str, sign: int) -> float:
 
 
 def plot(results: Results) -> Figure:
-    """The panels that there is data for, with the first seed of each method and dataset."""
+    """The panels that there is data for: the first seed with its intervals, the others faint."""
     shown = {panel: curves for panel, curves in results.data.items() if curves}
     figure = new_figure(1 + 3.6 * len(shown), 3.8)
     for axes, (panel, curves) in zip(
@@ -115,4 +117,9 @@ def plot(results: Results) -> Figure:
     ):
         for (name, every), color in zip(curves.items(), COLORS, strict=False):
             against_norm(axes, every[0], PANELS[panel], name=name, color=color)
+            for other in every[1:]:
+                buckets = other["buckets"]
+                axes.plot(
+                    buckets["centres"], buckets["accuracy"], color=color, alpha=0.4, linewidth=1
+                )
     return figure

@@ -75,9 +75,15 @@ class Claim:
         paper: str,
         recipe: str,
         noise: Noise | None = None,
+        possible: tuple[float, float] = (-math.inf, math.inf),
     ) -> Claim:
-        """A claim on the mean of a number that each seed gives; `noise` as in `mean_interval`."""
-        return cls(sentence, paper, *mean_interval(values, noise), region, recipe)
+        """A claim on the mean of a number that each seed gives.
+
+        `noise` is as in `mean_interval`; what is not `possible` is left out of the interval.
+        """
+        mean, (low, high) = mean_interval(values, noise)
+        interval = max(low, possible[0]), min(high, possible[1])
+        return cls(sentence, paper, mean, interval, region, recipe)
 
     @classmethod
     def jointly(

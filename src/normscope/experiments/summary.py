@@ -11,6 +11,7 @@ from normscope._checks import invalid
 from normscope.experiments.cell_views import tables_markdown
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
+from normscope.experiments.runs import spec_at
 
 T = TypeVar("T")
 _HEAD = """# Results
@@ -18,11 +19,17 @@ _HEAD = """# Results
 Made from the JSON files in this folder by `normscope reproduce`; do not edit. A verdict is
 computed: *reproduced* if the 95 % confidence interval over seeds lies within the values for which
 the sentence is true, *not reproduced* if it lies outside, *inconclusive* if it straddles an edge.
-A claim that came out false stays, marked false.
+A claim that came out false stays, marked false. Where the paper prints words and no number, the
+edge is ours.
 Where a cell of a table is set against another of its method, the noise is that of all the method's
 cells, taken as alike (what is left once each cell has its mean and each seed of a column its own),
-or that of the two, if larger. In a table's cells, brackets hold the lowest and the highest seed. A
-network that broke (NaN) counts as 0, and says nothing of the noise.
+or that of the two, if larger, with as few degrees of freedom as their seeds leave. In a table's
+cells, brackets hold the lowest and the highest seed. A network that broke (NaN) counts as 0, and
+says nothing of the noise. What was made "from source" names the first digits of the SHA-256 of its
+modules.
+
+kNN of SimSiam and BYOL on images was taken before `knn` kept its digits in a narrow cone of
+features (see the changelog), and is to be taken anew.
 """
 
 
@@ -70,7 +77,7 @@ def results_markdown(folder: Path) -> str:
         caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
         parts += [
             f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
-            caption,
+            caption + _trained(results),
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
             *_tables(results),
             claims_table(claims),
@@ -80,16 +87,37 @@ def results_markdown(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _trained(results: Results) -> str:
+    """What was trained for it, and on what."""
+    runs = results.provenance.get("runs", {})
+    if not runs:
+        return ""
+    values = [cell["values"] for cell in results.data.get("cells", [{"values": {}}])]
+    datasets = sorted({name.split("-", 1)[1].rpartition("-")[0] for name in runs})
+    # what is left to the spec depends on the dataset alone
+    specs = [spec_at(results.scale, **{"data": datasets[0], **every}) for every in values]
+    nets = sorted({spec.net for spec in specs})
+    epochs = sorted({spec.epochs for spec in specs})
+    return (
+        f" **Trained here: {', '.join(nets)}, {' or '.join(map(str, epochs))} epochs, on "
+        f"{', '.join(datasets)}.**"
+    )
+
+
 def _tallies(judged: list[tuple[Results, list[Claim]]]) -> list[str]:
     """How many verdicts there are of each kind, a line for each scale."""
     lines = []
     for scale in reversed(SCALES):
-        every = [c for results, claims in judged if results.scale == scale for c in claims]
+        here = [(results, claims) for results, claims in judged if results.scale == scale]
+        every = [claim for _, claims in here for claim in claims]
         of_paper = [claim for claim in every if claim.paper != NOT_IN_PAPER]
         own = [claim for claim in every if claim.paper == NOT_IN_PAPER]
         if every:
             told = f"the paper's claims: {_tally(of_paper)}; our own: {_tally(own)}."
-            lines.append(f"At {scale} scale, {told}")
+            kinds = {
+                load(results.experiment).KIND for results, _ in judged if results.scale == scale
+            }
+            lines.append(f"At {scale} scale ({' and '.join(sorted(kinds))}), {told}")
     return lines
 
 
@@ -104,12 +132,14 @@ def claims_table(claims: list[Claim]) -> str:
 
 
 def ours(claim: Claim) -> str:
-    """Our value with its interval, where it has one.
+    """Our value with its interval, where it has one; nothing where any value is possible.
 
     >>> ours(Claim("x", "2", 2.0, (1.9, 2.1), (0.0, 9.0), "text"))
     '2 [1.9, 2.1]'
     """
     low, high = claim.interval
+    if math.isinf(low) and math.isinf(high):
+        return "-"  # too little was seen
     return f"{claim.value:.4g}" + ("" if low == high else f" [{low:.4g}, {high:.4g}]")
 
 
