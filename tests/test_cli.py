@@ -57,6 +57,14 @@ def test_help_keeps_its_examples_line_by_line(command: str) -> None:
     assert [line for line in done.stdout.splitlines() if line.startswith(f"  normscope {command}")]
 
 
+def test_time_that_is_up_has_a_status_of_its_own(tmp_path: Path) -> None:
+    words = ("reproduce", "convergence_rate", "fig1", "--scale", "smoke", "--minutes", "1e-6")
+    done = normscope(*words, "--out", tmp_path)
+    assert done.returncode == 3
+    assert "The time is up. 0 of 2 are finished" in " ".join(done.stderr.split())
+    assert not list(tmp_path.glob("*.json"))
+
+
 def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
     done = normscope("reproduce", "convergence_rate", "--scale", "smoke", "--out", tmp_path)
     assert done.returncode == 0
@@ -69,7 +77,7 @@ def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
         (["reproduce", "fig9"], "convergence_sim, density, class_imbalance"),
         (["reproduce", "fig1", "--scale", "huge"], "--scale must be one of smoke, small, paper"),
         (["reproduce", "all", "--kind", "x"], "--kind must be simulation or training"),
-        (["reproduce", "fig1", "--seeds", "1"], "--seeds must be at least 2, got 1."),
+        (["reproduce", "density", "--seeds", "1"], "--seeds must be at least 2, got 1."),
         (["reproduce", "list", "--out", "/dev/null"], "--out must be a folder"),
         (["reproduce", "accuracies", "--runs", "/dev/null"], "--runs must be a file named *.jsonl"),
         (["reproduce", "fig1", "--seed", "-1"], "--seed must be from 0"),

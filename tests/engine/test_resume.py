@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.engine import RunFolder, RunSpec, evaluate, train
+from normscope.engine import RunFolder, RunResult, RunSpec, Stopped, evaluate, loop, train
 from normscope.report.runs import curves, summary_table
 
 COMMAND = [sys.executable, "-m", "normscope.cli", "train", "simsiam"]
@@ -174,6 +174,39 @@ def test_a_checkpoint_that_is_not_this_runs_is_refused(
     else:
         torch.save(torch.load(file, weights_only=True) | {"spec_hash": "another"}, file)
     assert "this run's checkpoint" in refusal(folder)
+
+
+def test_a_damaged_weight_is_noticed(undisturbed: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    path = RunFolder(folder).checkpoint
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2  # of a file that is nearly all weights
+    content[middle : middle + 64] = bytes(64)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a damaged part"):
+        evaluate(folder)
+
+
+def test_a_folder_whose_first_write_was_killed_can_be_used(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / ".spec.json.1234.partial").write_text("{")
+    assert train(RunSpec(epochs=1), folder=folder, device="cpu", quiet=True).steps == 21
+    assert not list(folder.glob(".*.partial"))
+
+
+def test_a_signal_in_the_last_evaluation_stops_the_caller(tmp_path: Path, monkeypatch) -> None:
+    judge = loop.knn_and_norm
+
+    def interrupted(*args, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        return judge(*args, **options)
+
+    monkeypatch.setattr(loop, "knn_and_norm", interrupted)
+    with pytest.raises(Stopped, match="is finished"):
+        train(RunSpec(epochs=1), folder=tmp_path / "run", device="cpu", quiet=True)
+    assert RunResult.load(tmp_path / "run").steps == 21
 
 
 def test_other_images_under_the_same_name_are_noticed(undisturbed: Path, tmp_path: Path) -> None:

@@ -143,6 +143,24 @@ def test_every_novelty_score_is_higher_for_what_is_known() -> None:
         assert ood_metrics(values[:300], values[300:]).auroc > 0.9, name
 
 
+def test_distances_in_a_narrow_cone_keep_their_digits() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def sample(n: int, spread: float) -> torch.Tensor:
+        return 1 + spread * torch.randn(n, 64, generator=generator)
+
+    reference, inside, outside = sample(4000, 1e-4), sample(500, 1e-4), sample(500, 1.3e-4)
+    auroc = []
+    for dtype in (torch.float64, torch.float32):
+        scores = [
+            novelty_scores(reference.to(dtype), z.to(dtype))["knn_distance"]
+            for z in (inside, outside)
+        ]
+        auroc.append(ood_metrics(*scores).auroc)
+    assert auroc[0] > 0.9
+    assert auroc[1] == pytest.approx(auroc[0], abs=1e-3)
+
+
 def test_ood_refuses_wrong_arguments_in_one_line() -> None:
     x, z = np.ones(3), torch.ones(4, 3)
     nan = torch.full((4, 3), math.nan)

@@ -111,7 +111,7 @@ def test_a_gain_is_judged_by_the_papers_sign() -> None:
     (claim,) = gains(unknown, "cut", "default")
     assert claim.paper == NOT_IN_PAPER
     assert claim.verdict == "inconclusive"
-    alike = results_of(default=(40.0, [0.5, 0.6]), cut=(43.5, [0.52, 0.62]))  # as if by chance
+    alike = results_of(default=(40.0, [0.56, 0.60]), cut=(43.5, [0.57, 0.61]))  # but for rounding
     (claim,) = gains(alike, "cut", "default")
     assert claim.verdict == "inconclusive"
 
@@ -158,9 +158,9 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
     assert noise(alone, "simclr", "knn") is None
 
 
-@pytest.mark.parametrize("strays", [0.3, 3.0])
-def test_intervals_hold_whether_cells_are_alike_or_not(strays: float) -> None:
-    rng, hits, tables = np.random.default_rng(1), 0, 400
+@pytest.mark.parametrize(("strays", "least"), [(0.3, 0.95), (0.9, 0.89), (3.0, 0.89)])
+def test_intervals_hold_if_cells_are_alike_and_nearly_if_not(strays: float, least: float) -> None:
+    rng, hits, tables = np.random.default_rng(1), 0, 1500
     for _ in range(tables):
         cells = [
             {
@@ -176,7 +176,7 @@ def test_intervals_hold_whether_cells_are_alike_or_not(strays: float) -> None:
         results = Results("accuracies", "small", 2, 0, {"key": "knn", "cells": cells})
         low, high = above(results, "equal", cells[-1], cells[-2]).interval
         hits += low <= 0 <= high
-    assert hits / tables > 0.93
+    assert hits / tables > least
 
 
 def test_table_sets_the_papers_cell_beside_ours() -> None:

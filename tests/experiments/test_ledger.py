@@ -80,11 +80,28 @@ def test_a_run_whose_weights_are_needed_is_kept_too_and_not_replaced(
         run = trained(SPEC, weights=True)
     assert Ledger(path).get(SPEC) == run
     known = dataclasses.replace(run, knn=0.125)
-    Ledger(path).add(known)
-    with noted(Ledger(path)):
+    assert Ledger(path).add(known) == run  # which was there before
+    other = tmp_path / "other.jsonl"
+    Ledger(other).add(known)
+    with noted(Ledger(other)):
         assert trained(SPEC, weights=True) == run  # whose weights are there
         assert trained(SPEC) == known
-    assert Ledger(path).get(SPEC) == known
+    assert Ledger(other).get(SPEC) == known
+
+
+def test_a_run_that_lost_its_metrics_is_not_added(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "epoch")
+    for kept in ("", "\n".join(lines[: first + 1])):
+        metrics.write_text(kept)
+        with pytest.raises(ValueError, match="lacks the last epoch"):
+            Run.of(RunResult.load(tmp_path / "run"))
+    path = tmp_path / "runs.jsonl"
+    with pytest.raises(ValueError, match="epochs, steps, alarms"):
+        Ledger(path).add(dataclasses.replace(Run.of(RunResult.load(folder)), records=[]))
+    assert not path.exists()
 
 
 def test_a_broken_network_comes_back_as_one(folder: Path) -> None:

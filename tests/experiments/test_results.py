@@ -18,6 +18,7 @@ from normscope.experiments.results import (
     share_interval,
     t_quantile,
 )
+from normscope.experiments.summary import stored_results
 
 
 def claim(interval: tuple[float, float], region: tuple[float, float]) -> Claim:
@@ -70,7 +71,8 @@ def test_share_interval_equals_scipys_wilson(cases: int, hits: int) -> None:
 
 
 def test_results_survive_a_round_trip_and_refuse_nan(tmp_path: Path) -> None:
-    results = Results("fig1", "smoke", 2, 0, {"a": [1.5, 2]}, {"command": "x"})
+    made = {"command": "x", "hardware": "y", "seconds": 1, "versions": {}}
+    results = Results("fig1", "smoke", 2, 0, {"a": [1.5, 2]}, made)
     assert Results.load(results.save(tmp_path)) == results
     before = (tmp_path / "fig1.smoke.json").read_text()
     with pytest.raises(ValueError, match="JSON"):
@@ -86,6 +88,30 @@ def test_a_foreign_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
         ValueError, match=r"fig1\.smoke\.json must be a file that `reproduce` wrote"
     ):
         Results.load(path)
+
+
+def test_an_interval_has_possible_values_alone() -> None:
+    options = {"paper": "", "recipe": "text", "possible": (0.0, 1.0)}
+    claim = Claim.over_seeds("x", [0.2, 0.9], (0.0, 1.0), **options)
+    assert claim.interval == (0, 1)
+    assert claim.verdict == "reproduced"
+
+
+@pytest.mark.parametrize("lost", ["hardware", "seconds", "versions"])
+def test_results_that_lost_their_provenance_are_refused_by_name(tmp_path: Path, lost: str) -> None:
+    made = {"command": "x", "hardware": "y", "seconds": 1, "versions": {}}
+    del made[lost]
+    path = Results("fig1", "smoke", 2, 0, {"a": 1}, made).save(tmp_path)
+    with pytest.raises(ValueError, match=r"fig1\.smoke\.json must be a file that"):
+        Results.load(path)
+
+
+def test_results_under_another_name_are_refused(tmp_path: Path) -> None:
+    made = {"command": "x", "hardware": "y", "seconds": 1, "versions": {}}
+    path = Results("fig1", "smoke", 2, 0, {"a": 1}, made).save(tmp_path)
+    path.rename(tmp_path / "density.smoke.json")
+    with pytest.raises(ValueError, match=r"density\.smoke\.json must be results of that name"):
+        stored_results(tmp_path)
 
 
 def test_a_joint_claim_is_decided_by_its_worst_member() -> None:

@@ -17,7 +17,7 @@ from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results, Scale
 from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runner import write_summary
-from normscope.experiments.runs import time_is_up, within
+from normscope.experiments.runs import OutOfTime, time_is_up, within
 from normscope.experiments.summary import claims_of, ours, stored_results, trained_for, true_if
 
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
@@ -50,7 +50,8 @@ def reproduce(
     normscope reproduce accuracies --runs results/runs.jsonl  train only what others have not
 
     Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
-    claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments.
+    claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments; 3
+    when --minutes were over before all was done.
     Ctrl-C keeps what is finished. What trains keeps its runs below $NORMSCOPE_RUNS (default
     runs/), shares them between experiments, and goes on with them.
     """
@@ -58,8 +59,6 @@ def reproduce(
         refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")
     if kind not in (None, "simulation", "training"):
         refuse(f"--kind must be simulation or training, got {kind!r}.")
-    if seeds is not None and seeds < 2:
-        refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
     if not 0 <= seed < 2**31:
         refuse(f"--seed must be from 0 to {2**31 - 1}, got {seed}.")
     if folder.exists() and not folder.is_dir():
@@ -75,6 +74,9 @@ def reproduce(
     names = [name for name in names if kind in (None, load(name).KIND)]
     if not names:
         refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
+    alone = seeds == 1 and all(load(name).SEEDS[cast(Scale, scale)] == 1 for name in names)
+    if seeds is not None and seeds < 2 and not alone:
+        refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
     if minutes is not None and not 0 < minutes < 60 * 24 * 365:
         refuse(f"--minutes must be more than 0 and less than a year, got {minutes:g}.")
     writable_folder(folder)
@@ -100,6 +102,7 @@ def _reproduce(
     """Run them one after another; the exit status."""
     done: list[tuple[str, list[Claim]]] = []
     broken: list[str] = []
+    late = False
     unsummed: str | None = None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     try:
@@ -107,6 +110,8 @@ def _reproduce(
             task = progress.add_task("", total=len(names))
             for name in names:
                 progress.update(task, description=name)
+                if time_is_up():
+                    raise OutOfTime
                 if load(name).KIND == "training":
                     progress.stop()  # each run has a bar of its own
                 try:
@@ -121,9 +126,10 @@ def _reproduce(
                 progress.advance(task)
     except KeyboardInterrupt:
         kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
-        why = "The time is up" if time_is_up() else "Stopped"
+        late = time_is_up()
+        why = "The time is up" if late else "Stopped"
         errors.print(f"{why}. {kept}; the same command goes on.")
-        if not time_is_up():
+        if not late:
             _print_claims(done)
             return 130
     _print_claims(done)
@@ -133,7 +139,7 @@ def _reproduce(
     if done:
         kept = "Results and figures" if unsummed else "Results, figures and RESULTS.md"
         out.print(f"{kept} are in {folder}.", markup=False)
-    return 1 if broken else 0
+    return 1 if broken else 3 if late else 0
 
 
 def _summed(folder: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
@@ -51,9 +52,13 @@ def save(
 def load(path: Path, spec: RunSpec) -> dict[str, Any]:
     """The checkpoint's contents, on the CPU, if it is this run's."""
     try:
+        with ZipFile(path) as parts:
+            damaged = parts.testzip()  # which torch does not look for
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise errors of any kind
         raise _foreign(path, f"one that does not load ({type(error).__name__})") from None
+    if damaged is not None:
+        raise _foreign(path, f"one with a damaged part, {damaged}")
     if not isinstance(state, dict) or not state.keys() >= _KEYS:
         raise _foreign(path, "something else")
     if state["spec_hash"] != spec.hash:
@@ -72,9 +77,19 @@ def restore_(
     state: dict[str, Any], method: Method, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
     """Bring network and optimizer to where they were; the loop's own values."""
-    method.load_state_dict(state["method"])
+    load_weights_(state, method)
     optimizer.load_state_dict(state["optimizer"])
     gradients: dict[str, Tensor] = state["gradients"]
     for name, p in method.named_parameters():
         p.grad = gradients[name].to(p.device) if name in gradients else None
     return state["progress"]
+
+
+def load_weights_(state: dict[str, Any], method: Method) -> None:
+    """Bring the network to where it was."""
+    try:
+        method.load_state_dict(state["method"])
+    except (RuntimeError, TypeError, AttributeError) as error:
+        advice = "Was it edited? Remove the folder and start anew."
+        got = " ".join(str(error).split())[:200]
+        raise invalid("checkpoint", "of this run's network", got, advice) from None

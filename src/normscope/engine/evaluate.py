@@ -91,7 +91,7 @@ def _evaluated(
     run.check_data(images.checksum)
     state = checkpoint.load(run.checkpoint, spec)
     method = build(spec, side=images.side)
-    method.load_state_dict(state["method"])
+    checkpoint.load_weights_(state, method)
     method.to(device)
 
     def features(split: data.Split) -> dict[str, Tensor]:

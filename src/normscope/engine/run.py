@@ -14,7 +14,7 @@ import torch
 
 from normscope import data
 from normscope._checks import check_number, invalid
-from normscope.engine.interrupts import Interrupts
+from normscope.engine.interrupts import Interrupts, Stopped
 from normscope.engine.loggers import check_loggers
 from normscope.engine.loop import Loop
 from normscope.engine.run_folder import RunFolder, RunResult
@@ -101,6 +101,8 @@ def train(
         if fabric.is_global_zero:
             loop.finish().save()
         fabric.barrier()
+    if interrupts.received is not None:  # while the last epoch was judged: the caller is to stop
+        raise Stopped(f"stopped; {run.path} is finished", interrupts.received)
     return RunResult.load(run.path)
 
 

@@ -119,8 +119,9 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            names = {p.name for p in self.path.iterdir()} - {".lock"}
-            if names and not self.spec_file.exists():
+            # a process that was killed early leaves its lock and half a file
+            begun = {*self.path.glob(".lock"), *self.path.glob(".*.partial")}
+            if set(self.path.iterdir()) - begun and not self.spec_file.exists():
                 advice = "Name another folder."
                 raise invalid("folder", "empty or a run's", str(self.path), advice)
             f = (self.path / ".lock").open("w")

@@ -57,8 +57,9 @@ def knn(
     that class, divided by the sum over all k. Similarities are held a tile of queries and bank at
     a time, so that memory beyond the result and the sorting of the labels stays below 256 MiB
     (2 GiB on a GPU), whatever the number of queries and the size of the bank. Which of several
-    equally near rows is the k-th is left open. Features in a narrow cone keep the order of their
-    cosines even where torch's products are in TF32.
+    equally near rows is the k-th is left open. Products are as exact as torch's
+    `set_float32_matmul_precision` has them, beside how far apart the rows are: features in a narrow
+    cone keep the order of their cosines in TF32 too.
 
     Args:
         bank: features with known labels, (m, d); raw, they are normalised here.

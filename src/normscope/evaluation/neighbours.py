@@ -15,7 +15,7 @@ from normscope._sphere import unit
 TILE = 1 << 22
 _MEMORY = 16 * 4 * TILE
 _GPU_MEMORY = 8 * _MEMORY  # a GPU is slow on small tiles
-_SAMPLE = 1024  # rows that stand for a bank
+_SAMPLE = 128  # rows that stand for a bank
 _GROUP = 5  # columns; on a CPU anything from 3 to 6 is as quick
 
 
@@ -44,14 +44,14 @@ def tiles_for(bank: Tensor, *, k: int, classes: int, item: int) -> Tiles:
 
 
 def nearest(q: Tensor, bank: Tensor, *, k: int, tiles: Tiles) -> tuple[Tensor, Tensor]:
-    """The k highest cosines of each row of q with the bank, highest first, and whose they are.
+    """The k highest cosines of each row of q with the bank, less one, and whose they are.
 
-    The bank is walked once. Nothing waits for a GPU before the end.
+    Highest first. The bank is walked once. Nothing waits for a GPU before the end.
 
     Features may lie in a narrow cone, all cosines within 1e-5 of one. So products are of what unit
-    rows u, v have beside the cone's axis m: with a = u - m and b = v - m, u . v is a . b less half
-    the squares of a and b, and one. Rounding, be it TF32's, is then small beside how the cosines
-    differ.
+    rows u, v have beside the cone's axis m: with a = u - m and b = v - m, u . v - 1 is a . b less
+    half the squares of a and b. Rounding, be it TF32's, is then small beside how the cosines
+    differ, and one is not added, which would round them again.
 
     Args:
         q: raw queries, (n, d), at most as many as the tiles hold.
@@ -59,8 +59,8 @@ def nearest(q: Tensor, bank: Tensor, *, k: int, tiles: Tiles) -> tuple[Tensor, T
         k: at most m.
         tiles: how much is worked on at a time.
     """
-    axis = _axis(bank, wide(bank, q))
-    u, far = _beside(axis, q)
+    axis = _axis(bank, wide(bank, q), most=tiles.columns // 8)
+    u, own = _beside(axis, q)
     rows, columns = min(tiles.rows, len(u)), tiles.columns
     best = u.new_full((len(u), k), -torch.inf)
     index = torch.zeros(len(u), k, dtype=torch.int64, device=u.device)
@@ -70,10 +70,10 @@ def nearest(q: Tensor, bank: Tensor, *, k: int, tiles: Tiles) -> tuple[Tensor, T
     space = u.new_empty(rows, width)
     start = 0
     for part in bank.split(columns):
-        v, farness = _beside(axis, part)
+        v, theirs = _beside(axis, part)
         for x, kept, whose in zip(u.split(rows), best.split(rows), index.split(rows), strict=True):
             cosine = space[: len(x), : len(v)]
-            torch.addmm(farness, x, v.T, out=cosine)  # autocast leaves `out` alone
+            torch.addmm(theirs, x, v.T, out=cosine)  # autocast leaves `out` alone
             near, where = _highest(cosine, min(k, len(v)))
             high, order = torch.cat([kept, near], 1).topk(k)
             whose.copy_(torch.cat([whose, where + start], 1).gather(1, order))
@@ -83,13 +83,18 @@ def nearest(q: Tensor, bank: Tensor, *, k: int, tiles: Tiles) -> tuple[Tensor, T
     if not best.isfinite().all():  # NaN counts as higher than any number, so none is missed
         advice = "Did the training diverge?"
         raise invalid("bank and queries", "finite", "NaN or infinity in a row", advice)
-    return best + far[:, None] + 1, index
+    return best + own[:, None], index
 
 
-def _axis(bank: Tensor, dtype: torch.dtype) -> Tensor:
-    """The mean direction of some of the bank, (d,)."""
-    some = bank[:: math.ceil(len(bank) / _SAMPLE)]
-    return unit(some)[0].to(dtype).mean(0)
+def _axis(bank: Tensor, dtype: torch.dtype, *, most: int) -> Tensor:
+    """The median direction of some of the bank, at `most` so many, (d,).
+
+    The median, as rows of zeros or elsewhere would pull a mean out of the cone.
+    """
+    count = max(1, min(_SAMPLE, most))
+    some = torch.randint(len(bank), (count,), generator=torch.Generator().manual_seed(0))
+    directions = unit(bank[some.to(bank.device)])[0].to(dtype)
+    return directions.sort(0).values[count // 2]
 
 
 def _beside(axis: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,13 +104,13 @@ def _beside(axis: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     several copies.
     """
     rest = torch.empty(rows.shape, dtype=axis.dtype, device=axis.device)
-    far = rest.new_empty(len(rest))
+    minus = rest.new_empty(len(rest))
     few = max(1, len(rows) // 8)
-    for raw, some, half in zip(rows.split(few), rest.split(few), far.split(few), strict=True):
+    for raw, some, half in zip(rows.split(few), rest.split(few), minus.split(few), strict=True):
         direction, norm = unit(raw)
         some.copy_(direction).sub_(axis)
         half.copy_(some.square().sum(1).add_(norm[:, 0].isinf()).mul_(-0.5))
-    return rest, far
+    return rest, minus
 
 
 def _highest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

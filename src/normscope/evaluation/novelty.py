@@ -46,12 +46,12 @@ def novelty_scores(
         constraint = f"an integer from 1 to {len(bank)}, the rows of the reference"
         raise invalid("k", constraint, k, "The usual is 50.")
     norm = safe_norm(z)[:, 0]
-    nearest, farthest = _cosines(bank, z, k)
+    nearest, farthest = _cosines_less_one(bank, z, k)
     scores = {
         "norm": norm,
-        "max_cosine": nearest,
-        "csi": nearest * norm,
-        "knn_distance": -(2 - 2 * farthest).clamp(min=0).sqrt(),
+        "max_cosine": 1 + nearest,
+        "csi": (1 + nearest) * norm,
+        "knn_distance": -(-2 * farthest).clamp(min=0).sqrt(),
         "mahalanobis": _mahalanobis(bank, z).to(norm.dtype),
     }
     if labels is not None:
@@ -61,8 +61,8 @@ def novelty_scores(
     return scores
 
 
-def _cosines(bank: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The highest cosine of each row with the bank, and the k-th highest."""
+def _cosines_less_one(bank: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The highest cosine of each row with the bank, and the k-th highest, less one."""
     tiles = tiles_for(bank, k=k, classes=1, item=wide(bank, z).itemsize)
     near = [nearest(part, bank, k=k, tiles=tiles)[0] for part in z.split(tiles.queries)]
     return torch.cat([t[:, 0] for t in near]), torch.cat([t[:, -1] for t in near])

@@ -33,6 +33,7 @@ WORDS = {
     "rate": "highest effective learning rate",
     "rank": "effective rank of the embeddings",
 }
+_ALIKE = 1e-9  # points by which seeds differ through rounding alone
 NO_SHARES = ("norm", "rate", "rank", "cosine")  # all else is told in per cent
 NAMES = {
     "simclr": "SimCLR",
@@ -233,7 +234,7 @@ def above(
 
 def difference(
     results: Results, cell: Mapping[str, Any], base: Mapping[str, Any], key: str = "knn"
-) -> tuple[list[float], Noise | None]:
+) -> tuple[list[float], Noise]:
     """Points of a share between two cells of a method, seed by seed, and how far one strays.
 
     Two or three seeds say little of that, so it is taken from all the method's cells; from these
@@ -241,12 +242,11 @@ def difference(
     cells need be alike. Seeds that are all alike say nothing, and anything is possible.
     """
     points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
+    own = Noise(statistics.stdev(points), len(points) - 1) if len(points) > 1 else Noise(0.0, 1)
     every = noise(results, base["values"]["method"], key)
-    if every is None:
-        return points, None
-    every = Noise(math.sqrt(2) * every.deviation or math.inf, every.freedom)
-    own = statistics.stdev(points) if len(points) > 1 else 0.0
-    return points, max(every, Noise(own, max(1, len(points) - 1)))
+    if every is not None:
+        own = max(own, Noise(math.sqrt(2) * every.deviation, every.freedom))
+    return points, own if own.deviation > _ALIKE else Noise(math.inf, own.freedom)
 
 
 def noise(results: Results, method: str, key: str) -> Noise | None:

@@ -173,7 +173,8 @@ def plot(results: Results) -> Figure:
             values, strays = difference(results, cell, base)
             mean, interval = mean_interval(values, strays)
             ax.barh(i, mean, color=BLUE, alpha=0.7)
-            ax.plot(interval, [i, i], color=GREY)
+            interval = [end for end in interval if math.isfinite(end)]
+            ax.plot(interval, [i] * len(interval), color=GREY)
             ax.plot(values, [i] * len(values), "o", color="black", markersize=3)
             everything += [*values, *interval]
         ax.set_xlim(1.05 * min(-1.0, *everything), 1.05 * max(1.0, *everything))

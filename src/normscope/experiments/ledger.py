@@ -49,6 +49,9 @@ class Run:
         """Of a run in its folder."""
         made = RunFolder(result.folder).made() | {"seconds": float(result.seconds)}
         records = [r for r in result.metrics("epoch") if "knn" in r]
+        if not records or records[-1]["epoch"] != result.spec.epochs:
+            got = "one whose metrics.jsonl lacks the last epoch"
+            raise invalid(str(result.folder), "a whole run", got, "Remove it, and train anew.")
         steps = result.metrics("step")
         for epoch in [r["epoch"] for r in records]:
             points = [r for r in steps if r["epoch"] == epoch]
@@ -168,13 +171,18 @@ class Ledger:
         """The run of a spec, if the file has it."""
         return self._runs.get(spec.name)
 
-    def add(self, run: Run) -> None:
-        """Keep a run; what another process has added meanwhile stays."""
+    def add(self, run: Run) -> Run:
+        """Keep a run; what another process has added meanwhile stays, and is returned.
+
+        Raises:
+            ValueError: if it is one that could not be read again.
+        """
         with _alone(self.path.parent):
-            self._runs |= self._read() | {run.spec.name: run}
+            self._runs = {run.spec.name: Run.read(run.line())} | self._runs | self._read()
             with whole_file(self.path) as partial:
                 lines = [self._runs[name].line() for name in sorted(self._runs)]
                 partial.write_text("\n".join(lines) + "\n")
+        return self._runs[run.spec.name]
 
     def _read(self) -> dict[str, Run]:
         runs: dict[str, Run] = {}

@@ -28,6 +28,7 @@ COST = "days on one GPU (6 cells of 512 epochs, three seeds; sixteen would do)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
 METHODS = ("simclr", "simsiam", "byol")
+BY_NAME = {NAMES[method]: method for method in METHODS}
 EPOCHS = (1, 16)
 DATA: dict[Scale, tuple[str, ...]] = {
     "smoke": ("digits",),
@@ -86,7 +87,7 @@ def check(results: Results) -> list[Claim]:
     """There are some at first, and next to none later."""
     claims = []
     for (row, column, recipe), cell in cells_of(results).items():
-        method = next(method for method in METHODS if NAMES[method] == row)
+        method = BY_NAME[row]
         printed = PRINTED.get(column, {}).get(method)
         first, later = (per_cent(cell, f"epoch_{epoch}") for epoch in EPOCHS)
         for values, region, said, at in (
@@ -117,7 +118,7 @@ def plot(results: Results) -> Figure:
     figure = new_figure(1.5 + 1.6 * len(cells), 3.4)
     axes = figure.subplots()
     for i, ((row, column, _), cell) in enumerate(cells.items()):
-        method = next(method for method in METHODS if NAMES[method] == row)
+        method = BY_NAME[row]
         printed = PRINTED.get(column, {}).get(method)
         for j, (epoch, color) in enumerate(zip(EPOCHS, (BLUE, GREEN), strict=True)):
             values = per_cent(cell, f"epoch_{epoch}")

@@ -156,7 +156,7 @@ class Results:
             stored = json.loads(path.read_text())
             results = cls(**stored)
             results._check()
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             advice = f"{error}. Delete it, or make it anew."
             raise invalid(str(path), "a file that `reproduce` wrote", "another", advice) from error
         return results
@@ -164,17 +164,23 @@ class Results:
     def _check(self) -> None:
         """Refuse what `save` did not write."""
         made = self.provenance
-        texts = (
-            (self.experiment, made["command"])
-            if isinstance(made, dict) and "command" in made
-            else (None,)
-        )
+        if not isinstance(made, dict) or not isinstance(self.data, dict) or not self.data:
+            raise TypeError("it has no data or provenance")
+        texts = (self.experiment, made.get("command"), made.get("hardware"))
         if not all(isinstance(text, str) for text in texts) or self.scale not in SCALES:
-            raise TypeError("its experiment, scale or command is none")
-        if not isinstance(self.data, dict) or not self.data:
-            raise TypeError("it has no data")
-        if not isinstance(made.get("versions", {}), dict):
-            raise TypeError("its versions are none")
+            raise TypeError("its experiment, scale, command or hardware is none")
+        if type(self.seed) is not int or type(self.seeds) is not int:
+            raise TypeError("its seeds are none")
+        if not isinstance(made.get("versions"), dict) or not isinstance(made.get("runs", {}), dict):
+            raise TypeError("its versions or runs are none")
+        runs = made.get("runs", {}).values()
+        seconds = [made.get("seconds"), *(run["seconds"] for run in runs)]
+        if not all(type(number) in (int, float) for number in seconds):
+            raise TypeError("its seconds are none")
+        if not all(
+            isinstance(run["hardware"], str) and isinstance(run["versions"], dict) for run in runs
+        ):
+            raise TypeError("hardware or versions of its runs are none")
 
 
 def rounded(values: Any, digits: int = 5) -> Any:

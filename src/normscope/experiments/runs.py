@@ -80,7 +80,7 @@ def trained(spec: RunSpec, *, weights: bool = False) -> Run:
     known = _ledger.get(spec) if _ledger else None
     run = known if known and not weights else Run.of(_in_folder(spec))
     if _ledger and not known:
-        _ledger.add(run)
+        run = _ledger.add(run)
     _used[spec.name] = run.made
     return run
 
