@@ -242,11 +242,11 @@ def difference(
     cells need be alike. Seeds that are all alike say nothing, and anything is possible.
     """
     points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
-    own = Noise(statistics.stdev(points), len(points) - 1) if len(points) > 1 else Noise(0.0, 1)
+    strays = Noise(statistics.stdev(points), len(points) - 1) if len(points) > 1 else Noise(0.0, 1)
     every = noise(results, base["values"]["method"], key)
     if every is not None:
-        own = max(own, Noise(math.sqrt(2) * every.deviation, every.freedom))
-    return points, own if own.deviation > _ALIKE else Noise(math.inf, own.freedom)
+        strays = max(strays, Noise(math.sqrt(2) * every.deviation, every.freedom))
+    return points, strays if strays.deviation > _ALIKE else Noise(math.inf, strays.freedom)
 
 
 def noise(results: Results, method: str, key: str) -> Noise | None:
