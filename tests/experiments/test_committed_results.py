@@ -8,6 +8,8 @@ import pytest
 from normscope.experiments import EXPERIMENTS, load
 from normscope.experiments.cells import course
 from normscope.experiments.ledger import Ledger
+from normscope.experiments.results import Results
+from normscope.experiments.results_page import results_page
 from normscope.experiments.summary import results_markdown, stored_results
 
 FOLDER = Path(__file__).parents[2] / "results"
@@ -15,6 +17,14 @@ FOLDER = Path(__file__).parents[2] / "results"
 
 def test_results_md_is_made_from_the_stored_results() -> None:
     assert (FOLDER / "RESULTS.md").read_text() == results_markdown(FOLDER)
+
+
+def test_both_pages_say_what_was_trained() -> None:
+    results = Results.load(FOLDER / "accuracies.small.json")
+    told = "Trained here: resnet18, 30 or 50 epochs, on cifar10, cifar100."
+    assert told in (FOLDER / "RESULTS.md").read_text()
+    (section,) = results_page([results]).sections
+    assert any(text.endswith(told) for text in section.texts)
 
 
 def test_every_experiment_is_stored_with_both_figures_and_simulations_at_the_papers_scale() -> None:

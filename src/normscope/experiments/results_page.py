@@ -8,7 +8,7 @@ from normscope._checks import invalid
 from normscope._environment import versions
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Verdict
-from normscope.experiments.summary import claims_of, ours, true_if
+from normscope.experiments.summary import caption_of, claims_of, made_by, ours, true_if
 from normscope.report.figures import style
 from normscope.report.html import Mark, Page, Picture, Section, Table
 
@@ -53,11 +53,6 @@ def _judged(results: Results) -> tuple[list[Claim], Picture]:
 
 
 def _section(results: Results, claims: list[Claim], drawn: Picture) -> Section:
-    experiment, made = load(results.experiment), results.provenance
-    caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
-    used = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
-    seeds = f"{results.seeds} {'seed' if results.seeds == 1 else 'seeds'} from {results.seed}"
-    took = f"{seeds}, {made.get('seconds')} s on {made.get('hardware')}; {used}."
     rows = [
         [c.sentence, c.recipe.replace("_", " "), c.paper, true_if(c), ours(c), c.verdict]
         for c in claims
@@ -66,9 +61,9 @@ def _section(results: Results, claims: list[Claim], drawn: Picture) -> Section:
         (i, len(_HEADINGS) - 1): _MARKS[claim.verdict] for i, claim in enumerate(claims)
     }
     return Section(
-        experiment.TITLE,
-        [caption, took],
+        load(results.experiment).TITLE,
+        [caption_of(results), made_by(results)],
         Table(_HEADINGS, rows, numeric=(4,), marks=marks),
         [drawn],
-        [made["command"]],
+        [results.provenance["command"]],
     )

@@ -75,19 +75,29 @@ def results_markdown(folder: Path) -> str:
     judged = [(results, claims_of(results)) for results, _ in everything]
     parts = [_HEAD, *_tallies(judged)]
     for (results, experiment), (_, claims) in zip(everything, judged, strict=True):
-        made = results.provenance
-        versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
-        caption = (experiment.__doc__ or "").split("\n\n")[1].replace("\n", " ")
         parts += [
             f"## {experiment.TITLE}" + ("" if results.scale == "paper" else f" ({results.scale})"),
-            caption + _read(results, _trained),
+            caption_of(results),
             f"![{experiment.TITLE}](figures/{results.experiment}.{results.scale}.png)",
             *_tables(results),
             claims_table(claims),
-            f"`{made['command']}`: {_seeds(results)}, {made['seconds']} s on "
-            f"{made['hardware']}; {versions}.{_runs(made)}",
+            f"`{results.provenance['command']}`: {made_by(results)}",
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def caption_of(results: Results) -> str:
+    """What is shown, and what was trained for it."""
+    shown = (load(results.experiment).__doc__ or "").split("\n\n")[1].replace("\n", " ")
+    return shown + _read(results, _trained)
+
+
+def made_by(results: Results) -> str:
+    """Seeds, time, hardware and versions, of the runs too."""
+    made = results.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    took = f"{made['seconds']} s on {made['hardware']}"
+    return f"{_seeds(results)}, {took}; {versions}.{_runs(made)}"
 
 
 def _trained(results: Results) -> str:
@@ -102,8 +112,8 @@ def _trained(results: Results) -> str:
     nets = sorted({spec.net for spec in specs})
     epochs = sorted({spec.epochs for spec in specs})
     return (
-        f" **Trained here: {', '.join(nets)}, {' or '.join(map(str, epochs))} epochs, on "
-        f"{', '.join(datasets)}.**"
+        f" Trained here: {', '.join(nets)}, {' or '.join(map(str, epochs))} epochs, on "
+        f"{', '.join(datasets)}."
     )
 
 
