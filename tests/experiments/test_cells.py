@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -241,6 +242,21 @@ def test_a_cut_that_gains_most_where_the_default_is_slowest() -> None:
     for run in (run for cell in cells for run in cell["runs"]):
         run["rate"] = 1 / run["rate"]
     assert simsiam_recipes.check(results)[-1].verdict == "not reproduced"
+
+
+def test_ingredients_of_simsiams_recipes_leave_nothing_out() -> None:
+    on = {"method": "simsiam", "data": "cifar10"}
+    every = {
+        k: v for taken in simsiam_recipes.ingredients("small").values() for k, v in taken.items()
+    }
+    code = runs.spec_at("small", **on, recipe="as_coded")
+    mixed = runs.spec_at("small", **on, **{**every, "recipe": "text"})
+    unlike = {name for name, value in asdict(code).items() if value != getattr(mixed, name)}
+    assert unlike == {"recipe", "accumulation", "lr", "predictor_lr", "weight_decay"}
+    assert mixed.lr == code.lr * code.accumulate  # whose gradients are summed
+    assert code.predictor_lr is not None
+    assert mixed.predictor_lr == code.predictor_lr * code.accumulate
+    assert mixed.lr * mixed.weight_decay == pytest.approx(code.lr * code.weight_decay)
 
 
 def test_table_tells_networks_that_broke() -> None:

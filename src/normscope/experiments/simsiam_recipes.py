@@ -2,11 +2,12 @@
 
 The text's recipe and the published code's differ in learning rate, in weight decay for each unit of
 learning rate (gradients are summed over eight micro-batches, so that decay counts an eighth), in
-warm-up and horizon, in the micro-batch that batch norm sees, and in the predictor's own learning
-rate. The text's recipe with one of them taken from the code at a time, and the code's own: kNN with
-the weights divided by 9 beside kNN without, against the highest effective learning rate of the
-weights that a batch norm follows, which the cut multiplies by 81 at first. An arrow leads from the
-mean without to the mean with it; dots are seeds.
+warm-up and horizon, in the micro-batch that batch norm sees, in the predictor's own learning rate
+and in how colours are jittered. The text's recipe with one of them taken from the code at a time,
+with the first three together (the code's rates), and the code's own: kNN with the weights divided
+by 9 beside kNN without, against the highest effective learning rate of the weights that a batch
+norm follows, which the cut multiplies by 81 at first. An arrow leads from the mean without to the
+mean with it; dots are seeds.
 
     normscope reproduce simsiam_recipes --scale small
 
@@ -18,16 +19,17 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import product
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from normscope.engine import RunSpec
 from normscope.evaluation import spearman
 from normscope.experiments.cell_views import COLORS, Printed, middle, rates_and_knns
 from normscope.experiments.cells import (
     Cell,
-    Recipe,
     above,
     cells_of,
     difference,
@@ -35,13 +37,12 @@ from normscope.experiments.cells import (
     train_cells,
 )
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
-from normscope.methods import METHODS
+from normscope.experiments.runs import epochs_at, spec_at
 from normscope.report.figures import new_figure
 
 TITLE = "Which ingredient decides on SimSiam's cut (not in the paper)"
 KIND = "training"
-COST = "days on one GPU (14 cells of 100 epochs, three seeds)"
+COST = "days on one GPU (18 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
 CUT = 9.0
 ROWS = {"default": 1.0, "cut 9": CUT}
@@ -50,37 +51,52 @@ _FULL = 1 - 1e-9  # a rank correlation of one, but for an infinite logarithm
 
 
 def ingredients(scale: Scale) -> dict[str, dict[str, Any]]:
-    """The values that differ from the text's recipe, by the ingredient's name."""
-    text, code = METHODS["simsiam"].TEXT, METHODS["simsiam"].AS_CODED
-    assert code is not None
-    assert code.micro_batch is not None
-    parts = code.batch // code.micro_batch  # whose gradients the code sums
-    swapped = {
-        "text": {},
+    """The values that differ from the text's recipe, by the ingredient's name.
+
+    On digits the two readings share what a dataset of its own size brings along.
+
+    >>> list(ingredients("smoke"))[1:-1]
+    ["code's learning rate", "code's schedule", "code's rates", "code's predictor"]
+    """
+    text, code = (spec_at(scale, recipe=recipe, **_on(scale)) for recipe in ("text", "as_coded"))
+    assert code.predictor_lr is not None
+    parts = code.accumulate  # whose gradients the code sums: a mean's rate is as many times as high
+    rates = {
         "code's learning rate": {"lr": code.lr * parts},
-        "code's weight decay": {"weight_decay": text.weight_decay / parts},
+        "code's weight decay": {"weight_decay": code.weight_decay / parts},
         "code's schedule": {
             "warmup_epochs": float(code.warmup_epochs),
-            "horizon_epochs": float(code.horizon_epochs or 0),
+            "horizon_epochs": float(code.horizon_epochs),
             "cosine_start": code.cosine_start,
         },
-        "code's micro-batch": {"accumulate": parts},
-        "code's predictor": {"predictor_lr": code.predictor_lr, "nesterov": code.nesterov},
-        "as coded": {"recipe": "as_coded"},
     }
-    if scale == "smoke":  # digits have batches of their own
-        return {name: swapped[name] for name in ("text", "code's weight decay", "as coded")}
-    return swapped
+    swapped = {
+        **rates,
+        "code's rates": {k: v for values in rates.values() for k, v in values.items()},
+        "code's micro-batch": _taken(code, "accumulate"),
+        "code's predictor": {"predictor_lr": code.predictor_lr * parts, "nesterov": code.nesterov},
+        "code's augmentation": _taken(code, "augmentation"),
+    }
+    differing = {
+        name: values for name, values in swapped.items() if values != _taken(text, *values)
+    }
+    return {"text": {}, **differing, "as coded": {"recipe": "as_coded"}}
+
+
+def _on(scale: Scale) -> dict[str, Any]:
+    data = "digits" if scale == "smoke" else "cifar10"
+    return {"method": "simsiam", "data": data, **epochs_at(scale, paper=100)}
+
+
+def _taken(spec: RunSpec, *names: str) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in names}
 
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every recipe, with and without the cut."""
-    data = "digits" if scale == "smoke" else "cifar10"
-    epochs = epochs_at(scale, paper=100)
     cells = []
     for name, values in ingredients(scale).items():
-        recipe: Recipe = values.get("recipe", "text")
-        shared = {"method": "simsiam", "data": data, "recipe": recipe, **epochs, **values}
+        shared = {"recipe": "text", **_on(scale), **values}
         cells += [
             Cell(row, name, {**shared, "cut": cut}, recipe="text") for row, cut in ROWS.items()
         ]
@@ -132,14 +148,17 @@ def plot(results: Results) -> Figure:
     cells = cells_of(results)
     figure = new_figure(6.4, 4.4)
     ax = figure.subplots()
-    for name, color in zip(dict.fromkeys(column for _, column, _ in cells), COLORS, strict=False):
+    looks = product(("-", "--"), COLORS)
+    for name in dict.fromkeys(column for _, column, _ in cells):
+        line, color = next(looks)
         ends = []
         for row, marker in zip(ROWS, ("o", "^"), strict=True):
             points = rates_and_knns(cells[row, name, "text"])
             ax.plot(*zip(*points, strict=True), marker, color=color, markersize=3, alpha=0.6)
             ends.append(middle(points))
-        ax.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": color})
-        ax.plot([], [], color=color, label=name)
+        arrow = {"arrowstyle": "->", "color": color, "linestyle": line}
+        ax.annotate("", ends[1], ends[0], arrowprops=arrow)
+        ax.plot([], [], line, color=color, label=name)
     ax.set_xscale("log")
     ax.set_xlabel("highest effective learning rate, lr / |w|²")
     ax.set_ylabel("kNN, %")

@@ -186,8 +186,12 @@ def _runs(made: dict[str, Any]) -> str:
     seconds = trained_for(made)
     places = ", ".join(sorted({run["hardware"] for run in runs}))
     told = f" {len(runs)} runs, shared with other experiments: {seconds:,.0f} s on {places}."
-    if any(run["versions"].get("normscope") in _COARSE for run in runs):
-        told += " Their kNN is by an earlier version, in bfloat16 and TF32 (see the changelog)."
+    coarse = sum(run["versions"].get("normscope") in _COARSE for run in runs)
+    if coarse:
+        told += (
+            f" The kNN of {coarse} is by an earlier version, coarse in the first epochs after a "
+        )
+        told += "cut (see the changelog)."
     return told
 
 
