@@ -125,7 +125,8 @@ def tables_markdown(results: Results, more: Mapping[str, Printed]) -> list[str]:
 def _table(cells: Mapping[Any, Any], key: str, printed: Printed) -> str:
     columns = list(dict.fromkeys((column, recipe) for _, column, recipe in cells))
     head = [WORDS[key] + ("" if key in NO_SHARES else ", %")]
-    head += [f"{column}, {recipe.replace('_', ' ')}" for column, recipe in columns]
+    both = len({recipe for _, recipe in columns}) > 1
+    head += [f"{c}, {recipe.replace('_', ' ')}" if both else c for c, recipe in columns]
     lines = [f"| {' | '.join(head)} |"]
     lines.append("|---" * (1 + len(columns)) + "|")
     for row in dict.fromkeys(row for row, _, _ in cells):

@@ -188,10 +188,7 @@ def _runs(made: dict[str, Any]) -> str:
     told = f" {len(runs)} runs, shared with other experiments: {seconds:,.0f} s on {places}."
     coarse = sum(run["versions"].get("normscope") in _COARSE for run in runs)
     if coarse:
-        told += (
-            f" The kNN of {coarse} is by an earlier version, coarse in the first epochs after a "
-        )
-        told += "cut (see the changelog)."
+        told += f" The kNN of {coarse} of them was taken by an earlier version (see the changelog)."
     return told
 
 

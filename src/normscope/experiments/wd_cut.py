@@ -1,8 +1,10 @@
 """Table "wd_cut": kNN over cut constant and weight decay.
 
 SimCLR on CIFAR-100 and SimSiam, each with its weights divided by 1, 2, 4 or 8 at the start and
-with four weight decays; ours beside the paper's. One seed: an interval is over the four weight
-decays, not over seeds, and by that measure the paper's own c = 4 is inconclusive for SimCLR.
+with four weight decays; ours beside the paper's, colours by the points above c = 1. One seed: an
+interval is over the four weight decays, not over seeds, and by that measure the paper's own c = 4
+is inconclusive for SimCLR. The highest effective learning rate, lr / |w|² of the weights that a
+batch norm follows, is of the ends of epochs 1, 2, 4, ... and the last.
 
     normscope reproduce wd_cut --scale small
 
@@ -13,7 +15,7 @@ SimCLR's half alone; at paper scale both.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
@@ -115,26 +117,31 @@ def _grids(results: Results) -> dict[str, dict[int, list[float]]]:
 def plot(results: Results) -> Figure:
     """Heat maps, ours beside the paper's."""
     grids = _grids(results)
-    figure = new_figure(8.5, 0.6 + 2.4 * len(grids))
+    figure = new_figure(9.5, 0.6 + 2.4 * len(grids))
     axes = figure.subplots(len(grids), 2, squeeze=False)
     for (method, ours), pair in zip(grids.items(), axes, strict=True):
         theirs = {c: PRINTED[method][c] for c in ours}
         specs = (cell["values"] for cell in results.data["cells"])
         data = next(values["data"] for values in specs if values["method"] == method)
         whose = (f"ours on {data}", f"paper's on {DATA[method]}")
-        for ax, grid, who in zip(pair, (ours, theirs), whose, strict=True):
-            _heat(ax, method, grid)
+        gains = [_gains(grid) for grid in (ours, theirs)]
+        most = max(abs(gain) for grid in gains for row in grid for gain in row)
+        for ax, grid, gained, who in zip(pair, (ours, theirs), gains, whose, strict=True):
+            ax.imshow(gained, cmap=HEAT, aspect="auto", vmin=-most, vmax=most)
+            _label(ax, method, grid, gained)
             ax.set_title(f"{NAMES[method]}, {who}: kNN, %")
+        figure.colorbar(pair[0].images[0], ax=list(pair), label="points above c = 1")
     return figure
 
 
-def _heat(ax, method: str, grid: Mapping[int, list[float] | tuple[float, ...]]) -> None:
-    values = list(grid.values())
-    ax.imshow(values, cmap=HEAT, aspect="auto")
-    middle = (min(map(min, values)) + max(map(max, values))) / 2
-    for i, row in enumerate(values):
-        for j, value in enumerate(row):
-            color = "white" if value < middle else "black"
+def _gains(grid: Mapping[int, Sequence[float]]) -> list[list[float]]:
+    return [[a - b for a, b in zip(row, grid[1], strict=True)] for row in grid.values()]
+
+
+def _label(ax, method: str, grid: Mapping[int, Sequence[float]], gained: list[list[float]]) -> None:
+    for i, (row, gains) in enumerate(zip(grid.values(), gained, strict=True)):
+        for j, (value, gain) in enumerate(zip(row, gains, strict=True)):
+            color = "white" if gain < 0 else "black"
             ax.text(j, i, f"{value:.1f}", ha="center", va="center", color=color)
     ax.set_xticks(range(len(DECAYS[method])), [f"{decay:g}" for decay in DECAYS[method]])
     ax.set_yticks(range(len(grid)), [f"c = {c}" for c in grid])
