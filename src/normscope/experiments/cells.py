@@ -69,11 +69,6 @@ def columns_at(scale: Scale, columns: Mapping[str, str], smoke: str = "digits") 
     return {smoke: smoke} if scale == "smoke" else dict(columns)
 
 
-def recipes_at(scale: Scale) -> tuple[Recipe, ...]:
-    """Both readings; at smoke scale, which judges nothing of the paper's data, the text's."""
-    return ("text",) if scale == "smoke" else ("text", "as_coded")
-
-
 def intervention_cells(
     columns: Mapping[str, str],
     printed: Mapping[str, Mapping[str, float]],

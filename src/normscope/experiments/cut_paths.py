@@ -46,11 +46,11 @@ from normscope.experiments.cells import (
     cells_of,
     difference,
     highest_rate,
-    recipes_at,
     train_cells,
 )
 from normscope.experiments.results import Claim, Results, Scale, mean_interval
 from normscope.experiments.runs import epochs_at, spec_at
+from normscope.methods import Recipe
 from normscope.report.figures import BLUE, GREY, new_figure
 
 TITLE = "What the cut acts through (not in the paper)"
@@ -58,6 +58,7 @@ KIND = "training"
 COST = "days on one GPU (27 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
+READINGS: tuple[Recipe, ...] = ("text", "as_coded")
 FULL = {"simclr": 3.0, "simsiam": 9.0}
 DEFAULT, CUT = "default", "full cut"
 WEIGHTS, GAINS = "cut of the invariant weights", "cut of the batch norms' gains"
@@ -73,14 +74,12 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     epochs = epochs_at(scale, paper=100)
     dataset = "digits" if scale == "smoke" else "cifar10"
     cells = []
-    for method in FULL if scale != "smoke" else ("simclr",):
-        for recipe in recipes_at(scale):
-            values = {"method": method, "data": dataset, "recipe": recipe, **epochs}
-            arms = _arms(scale, method, values)
-            cells += [
-                Cell(row, NAMES[method], {**values, **arm}, recipe=recipe)
-                for row, arm in arms.items()
-            ]
+    for method, recipe in product(FULL, READINGS):
+        values = {"method": method, "data": dataset, "recipe": recipe, **epochs}
+        arms = _arms(scale, method, values)
+        cells += [
+            Cell(row, NAMES[method], {**values, **arm}, recipe=recipe) for row, arm in arms.items()
+        ]
     return train_cells("cut_paths", scale, seed, seeds, cells, kept=highest_rate)
 
 
@@ -162,6 +161,7 @@ def plot(results: Results) -> Figure:
             if (row, column, recipe) in cells:
                 points = rates_and_knns(cells[row, column, recipe])
                 below.plot(*zip(*points, strict=True), marker, color=color, label=row)
+        below.sharex(lower[0])
         below.set_xscale("log")
         below.set_xlabel("highest effective learning rate")
         base = cells[DEFAULT, column, recipe]
@@ -183,5 +183,5 @@ def plot(results: Results) -> Figure:
     axes[0].set_yticks(range(len(rows)), rows)
     axes[0].invert_yaxis()
     lower[0].set_ylabel("kNN, %")
-    legend_below(figure, list(lower), across=2 * len(panels))
+    legend_below(figure, list(lower), across=5)
     return figure
