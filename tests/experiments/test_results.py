@@ -18,7 +18,7 @@ from normscope.experiments.results import (
     share_interval,
     t_quantile,
 )
-from normscope.experiments.summary import stored_results
+from normscope.experiments.summary import made_by, stored_results
 
 
 def claim(interval: tuple[float, float], region: tuple[float, float]) -> Claim:
@@ -131,3 +131,17 @@ def test_provenance_can_be_told_from_a_source_tree(monkeypatch) -> None:
 
     monkeypatch.setattr(_environment, "version", missing)
     assert provenance("x", 1.0, gpu=False)["versions"]["normscope"].startswith("from source ")
+
+
+def test_runs_judged_by_an_earlier_version_are_counted() -> None:
+    sources = ("from source 28403ab054", "from source 28403ab054", "0.1.0")
+    runs = {
+        str(i): {"seconds": 2.0, "hardware": "some GPU", "versions": {"normscope": source}}
+        for i, source in enumerate(sources)
+    }
+    made = {"seconds": 1.0, "hardware": "some CPU", "versions": {}, "runs": runs}
+    told = made_by(Results("wd_cut", "small", 1, 0, {}, made))
+    assert "3 runs, shared with other experiments: 6 s on some GPU." in told
+    assert "The kNN of 2 of them was taken by an earlier version" in told
+    made["runs"] = {"2": runs["2"]}
+    assert "earlier version" not in made_by(Results("wd_cut", "small", 1, 0, {}, made))
