@@ -63,10 +63,10 @@ def test_norms_that_grow_by_the_law_of_three_layers_give_its_power() -> None:
     assert grad_scale_rates._power({**record, "grown": [5.0] + [None] * 9}, 1, 2) is None
 
 
-def lawful(power: float) -> dict:
-    """A run that broke, whose norms grew from 1 on at a rate like their power."""
-    norms, lr = [1.0], 0.02
-    while norms[-1] < 5000:
+def lawful(power: float, *, start: float = 1.0, end: float = 5e3, lr: float = 0.02) -> dict:
+    """A run that broke, whose norms grew from the start on at a rate like their power."""
+    norms = [start]
+    while norms[-1] < end:
         norms.append(norms[-1] * np.exp(min(5 * lr**2 * norms[-1] ** power, 0.3)))
     steps = [5 * i for i in range(len(norms) + 1)]
     return {"norm": None, "steps": steps, "lrs": [lr] * len(steps), "grown": [*norms, None]}
@@ -79,6 +79,10 @@ def test_seeds_that_chose_the_threshold_do_not_judge_by_it() -> None:
     claims = grad_scale_rates.check(Results("grad_scale_rates", "small", 4, 0, {"cells": cells}))
     assert [claim.verdict for claim in claims[:3]] == ["reproduced"] * 3
     assert claims[3].value < claims[2].value
+    cells[0]["runs"] = [lawful(1.0, start=2500.0, end=2e5, lr=5e-4) for _ in range(4)]
+    claims = grad_scale_rates.check(Results("grad_scale_rates", "small", 4, 0, {"cells": cells}))
+    assert claims[4].value == pytest.approx(1.0, abs=0.05)
+    assert claims[4].verdict == "not reproduced"
     cells[0]["runs"] = runs[::-1]
     claims = grad_scale_rates.check(Results("grad_scale_rates", "small", 4, 0, {"cells": cells}))
     assert claims[2].verdict == "not reproduced"

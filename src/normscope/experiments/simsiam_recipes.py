@@ -63,8 +63,9 @@ def ingredients(scale: Scale) -> dict[str, dict[str, Any]]:
         spec_at(scale, recipe=recipe, **_shared(scale)) for recipe in ("text", "as_coded")
     )
     assert code.predictor_lr is not None
-    parts = code.accumulate  # whose gradients the code sums; with their mean, a step takes
-    # `parts` times the learning rate, and for the same decay a share of the weight decay
+    # the code sums gradients; with their mean the same step takes `parts` times the learning rate,
+    # and the same decay a share of the weight decay
+    parts = code.accumulate
     rates = {
         "code's learning rate": {"lr": code.lr * parts},
         "code's weight decay": {"weight_decay": code.weight_decay / parts},
@@ -114,9 +115,7 @@ def check(results: Results) -> list[Claim]:
     """
     cells = cells_of(results)
     claims = []
-    rates: list[
-        float
-    ] = []  # of each recipe's default, means over seeds; two digits tell them apart
+    rates: list[float] = []  # of each recipe's default, means over seeds, to two digits
     gained: list[float] = []
     for name in dict.fromkeys(column for _, column, _ in cells):
         default, cut = (cells[row, name, "text"] for row in ROWS)
