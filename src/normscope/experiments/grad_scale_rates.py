@@ -5,14 +5,15 @@ the published code comes to. Without the brake (`grad_scale_growth`) the norm N 
 after L layers grows at a rate, d log N / dt, proportional to the squared learning rate and to N to
 the power 2 (L - 2) / L; the projector's two layers and the gains of the batch norms before them are
 about three, and give a power of 2/3. The count takes gradients to change with the norm alone, while
-a network that learns has ever smaller ones. Left: mean norms over steps, a line a seed. Right: the
-rate over the squared learning rate, beside a line of that slope.
+those of a network that learns may shrink too. Left: mean norms over steps, a line a seed. Right:
+the rate over the squared learning rate, beside a line of that slope; shaded, the norms between
+which the law is judged.
 
     normscope reproduce grad_scale_rates --scale small
 
 Not in the paper. ResNet-18 on CIFAR-10, 50 epochs at small scale; at smoke scale digits, at
-learning rates of its own. The norms between which the law is judged, shaded, were chosen by the
-first two seeds, which therefore do not count for it; of other norms all seeds do.
+learning rates of its own. The shaded range was chosen by the first two seeds, which therefore do
+not count for it; beside it all seeds do.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 SimCLR on CIFAR-100 and SimSiam, each with its weights divided by 1, 2, 4 or 8 at the start and
 with four weight decays; ours beside the paper's, colours by the points above c = 1. One seed: an
 interval is over the four weight decays, not over seeds, and by that measure the paper's own c = 4
-is inconclusive for SimCLR. The highest effective learning rate, lr / |w|² of the weights that a
-batch norm follows, is of the ends of epochs 1, 2, 4, ... and the last.
+is inconclusive for SimCLR.
 
     normscope reproduce wd_cut --scale small
 
 Paper: ResNet-50, 100 epochs, SimSiam on ImageNet-100. At small scale ResNet-18 and 30 epochs, and
-SimCLR's half alone; at paper scale both.
+SimCLR's half alone; at paper scale both. The highest effective learning rate, lr / |w|² of the
+weights that a batch norm follows, is of the ends of epochs 1, 2, 4, ... and the last.
 """
 
 from __future__ import annotations
