@@ -276,21 +276,22 @@ def test_table_tells_networks_that_broke() -> None:
     assert words == ["broke", "broke"]
 
 
-def test_more_panels_than_fit_begin_a_new_line() -> None:
-    run = {"epochs": [1, 2, 4], "norms": [1.0, None, 2.0], "knns": [0.1, 0.2, 0.3]}
-    cells = [
-        {"row": row, "column": f"way {k}", "recipe": "text", "runs": [run]}
-        for row in ("default", "cut 9")
-        for k in range(5)
-    ]
-    figure = plot_courses(Results("cut_experiments", "smoke", 1, 0, {"cells": cells}))
-    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == [
-        f"way {k}" for k in range(5)
-    ]
-    assert len(figure.axes) == 10
-    assert figure.axes[0].get_gridspec().get_geometry() == (4, 4)
-    assert figure.axes[0].get_shared_y_axes().joined(*figure.axes[:2])
-    assert all(len(ax.lines) == 2 for ax in figure.axes)
+def test_norms_that_vanish_do_not_flatten_the_others() -> None:
+    def drawn(last: float) -> tuple[float, float]:
+        run = {"epochs": [1, 2, 4], "norms": [10.0, None, last], "knns": [0.1, 0.2, 0.3]}
+        cells = [
+            {"row": row, "column": column, "recipe": "text", "runs": [run]}
+            for row in ("default", "cut 9")
+            for column in ("SimCLR", "SimSiam")
+        ]
+        figure = plot_courses(Results("cut_experiments", "smoke", 1, 0, {"cells": cells}))
+        assert [len(ax.lines) for ax in figure.axes] == [2] * 4
+        return figure.axes[1].get_ylim()  # shared by both methods
+
+    low, high = drawn(last=1e-24)
+    assert (low, high) == pytest.approx((1e-5, 20.0))
+    low, high = drawn(last=0.1)
+    assert low < 0.1 < 10.0 < high
 
 
 def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLO
 
 COLORS = (BLUE, GREEN, PINK, SKY, YELLOW, GREY, ORANGE)
 Printed = Mapping[tuple[str, str], float | None]  # the paper's cells, by row and column
-_ACROSS = 4  # panels, before a new line
+_DEEP = 1e-6  # of the largest norm: a norm below it has vanished, and would flatten all others
 
 
 def plot_cells(results: Results) -> Figure:
@@ -65,15 +65,16 @@ def _rows_of(ax: Axes, rows: list[str], cells: Mapping[Any, Any], key: str) -> N
 
 
 def plot_courses(results: Results) -> Figure:
-    """Norm above and kNN below over epochs: a panel for each column, a line for each row."""
+    """Norm above and kNN below over epochs: a panel for each column, a line for each row.
+
+    Norms below a millionth of the largest are below the panel.
+    """
     cells = cells_of(results)
     columns = list(dict.fromkeys(column for _, column, _ in cells))
     rows = list(dict.fromkeys(row for row, _, _ in cells))
-    across, lines = min(len(columns), _ACROSS), math.ceil(len(columns) / _ACROSS)
-    figure = new_figure(1 + 3.3 * across, 0.6 + 5 * lines)
-    grid = figure.subplots(2 * lines, across, sharex=True, sharey="row", squeeze=False)
-    norms, knns = grid[::2].flatten(), grid[1::2].flatten()
-    for above, below, column in zip(norms, knns, columns, strict=False):
+    figure = new_figure(1 + 3.3 * len(columns), 5.6)
+    norms, knns = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
+    for above, below, column in zip(norms, knns, columns, strict=True):
         for row, color in zip(rows, COLORS, strict=False):
             cell = cells.get((row, column, "text"))
             for run in [] if cell is None else cell["runs"]:
@@ -85,13 +86,13 @@ def plot_courses(results: Results) -> Figure:
         above.set_yscale("log")
         below.set_xscale("log", base=2)
         below.set_xlabel("epoch")
-        below.tick_params(labelbottom=True)
-    for ax in (*norms[len(columns) :], *knns[len(columns) :]):
-        ax.remove()
-    for above, below in zip(norms[::across], knns[::across], strict=True):
-        above.set_ylabel("embedding norm")
-        below.set_ylabel("kNN, %")
-    legend_below(figure, list(norms[: len(columns)]))
+    every = [x for cell in cells.values() for run in cell["runs"] for x in run["norms"] if x]
+    largest = max(every, default=1.0)
+    if min(every, default=1.0) < _DEEP * largest:
+        norms[0].set_ylim(_DEEP * largest, 2 * largest)
+    norms[0].set_ylabel("embedding norm")
+    knns[0].set_ylabel("kNN, %")
+    legend_below(figure, list(norms))
     return figure
 
 

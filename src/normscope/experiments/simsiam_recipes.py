@@ -8,7 +8,7 @@ one of them taken from the code at a time, with the first three together (the co
 code's own: kNN with the weights divided by 9 beside kNN without, against the highest effective
 learning rate of the weights that a batch norm follows, at the ends of epochs 1, 2, 4, ... and the
 last; the cut multiplies it by 81 at first. An arrow leads from the mean without to the mean with
-it; dots are seeds without, triangles with it.
+it; dots are seeds without, triangles with it, hollow where the arrow is broken.
 
     normscope reproduce simsiam_recipes --scale small
 
@@ -161,7 +161,8 @@ def plot(results: Results) -> Figure:
         ends = []
         for row, marker in zip(ROWS, ("o", "^"), strict=True):
             points = rates_and_knns(cells[row, name, "text"])
-            ax.plot(*zip(*points, strict=True), marker, color=color, markersize=3, alpha=0.6)
+            look = {"color": color, "fillstyle": "full" if line == "-" else "none", "alpha": 0.6}
+            ax.plot(*zip(*points, strict=True), marker, markersize=3, **look)
             ends.append(middle(points))
         arrow = {"arrowstyle": "->", "color": color, "linestyle": line}
         ax.annotate("", ends[1], ends[0], arrowprops=arrow)
