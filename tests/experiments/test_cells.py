@@ -2,7 +2,13 @@
 
 import json
 import math
+import os
+import signal
 import statistics
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +40,7 @@ from normscope.experiments.cells import (
 from normscope.experiments.ledger import Run
 from normscope.experiments.registry import Experiment
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
-from normscope.experiments.runs import OutOfTime, trained, within
+from normscope.experiments.runs import OutOfTime, folder_of, train_free, trained, within
 
 # every figure and table of the paper, by its label
 LABELS = (
@@ -337,6 +343,39 @@ def test_time_that_is_up_stops_a_run_where_it_can_go_on(tmp_path: Path, monkeypa
     with within(1e-9), pytest.raises(OutOfTime):
         trained(spec)
     assert not runs.time_is_up()
+
+
+SWEEP = """
+import sys
+from normscope.engine import RunSpec
+from normscope.experiments.runs import train_free
+train_free(RunSpec(epochs=int(epochs)) for epochs in sys.argv[1:])
+"""
+
+
+def test_processes_share_a_sweep_and_wait_for_each_other(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path))
+    theirs, ours = RunSpec(epochs=3), RunSpec(epochs=1)
+    metrics = folder_of(theirs) / "metrics.jsonl"
+    other = subprocess.Popen([sys.executable, "-c", SWEEP, "3", "1"])
+    try:
+        while other.poll() is None and not metrics.exists():
+            time.sleep(0.01)
+        os.kill(other.pid, signal.SIGSTOP)
+        train_free([theirs, ours])
+        assert (folder_of(ours) / "result.json").exists()
+        assert not (folder_of(theirs) / "result.json").exists()
+        with within(0.02), pytest.raises(OutOfTime):  # while the other stands still
+            trained(theirs)
+        goes_on = threading.Timer(1.5, os.kill, (other.pid, signal.SIGCONT))
+        goes_on.start()
+        run = trained(theirs)
+    finally:
+        os.kill(other.pid, signal.SIGCONT)
+    assert other.wait() == 0
+    steps = [point["step"] for point in run.metrics("step")]
+    assert steps == sorted(set(steps))
+    assert run.metrics("epoch")[-1]["epoch"] == 3
 
 
 def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:

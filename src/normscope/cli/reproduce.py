@@ -53,7 +53,8 @@ def reproduce(
     claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments; 3
     when --minutes were over before all was done.
     Ctrl-C keeps what is finished. What trains keeps its runs below $NORMSCOPE_RUNS (default
-    runs/), shares them between experiments, and goes on with them.
+    runs/), shares them between experiments, and goes on with them. The same command in a second
+    process trains what the first has not begun.
     """
     if scale not in SCALES:
         refuse(f"--scale must be one of {', '.join(SCALES)}, got {scale!r}.")

@@ -3,7 +3,16 @@
 from normscope.engine.evaluate import evaluate, made_with
 from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
-from normscope.engine.run_folder import RunFolder, RunResult
+from normscope.engine.run_folder import InUseError, RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 
-__all__ = ["RunFolder", "RunResult", "RunSpec", "Stopped", "evaluate", "made_with", "train"]
+__all__ = [
+    "InUseError",
+    "RunFolder",
+    "RunResult",
+    "RunSpec",
+    "Stopped",
+    "evaluate",
+    "made_with",
+    "train",
+]

@@ -57,6 +57,7 @@ def train(
         quiet: show nothing.
 
     Raises:
+        InUseError: if another process is training the run.
         Stopped: on Ctrl-C or SIGTERM, or when it is time, once everything is saved.
 
     >>> import tempfile
@@ -90,10 +91,10 @@ def train(
                 stack.enter_context(run.locked())
                 run.begin(spec, resume=resume, checksum=images.checksum, device=str(fabric.device))
             except ValueError as error:
-                refusal = str(error)
+                refusal = error
         refusal = fabric.broadcast(refusal)  # else the other processes would wait for ever
         if refusal is not None:
-            raise ValueError(refusal)
+            raise refusal
         interrupts = stack.enter_context(Interrupts())
         stack.callback(loop.close)
         loop.open()

@@ -15,6 +15,10 @@ from normscope._files import whole_file, without_nan
 from normscope.engine.spec import RunSpec
 
 
+class InUseError(ValueError):
+    """Another process is training the run."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of a run, by name."""
@@ -115,7 +119,8 @@ class RunFolder:
         """Make the folder and hold it for this process, until the file is closed.
 
         Raises:
-            ValueError: if another process holds it, or it is not a run's.
+            InUseError: if another process holds it.
+            ValueError: if it is not a run's.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -137,7 +142,8 @@ class RunFolder:
         except OSError:
             f.close()
             advice = "Wait for the other process, or stop it."
-            raise invalid("folder", "in use by nobody", str(self.path), advice) from None
+            told = invalid("folder", "in use by nobody", str(self.path), advice)
+            raise InUseError(str(told)) from None
         return f
 
     def read_metrics(self) -> list[dict[str, Any]]:

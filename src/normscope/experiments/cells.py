@@ -6,12 +6,13 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from normscope._checks import invalid
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results, Scale, rounded
-from normscope.experiments.runs import spec_at, trained
+from normscope.experiments.runs import spec_at, train_free, trained
 from normscope.methods import Recipe
 
 Record = dict[str, Any]  # what is kept of a run
@@ -128,9 +129,13 @@ def train_cells(
     """
     runs: list[list[Record]] = [[] for _ in cells]
     images: dict[str, str] = {}  # the checksum of each dataset
-    for s in range(seed, seed + seeds):
-        for cell, every in zip(cells, runs, strict=True):
-            spec = spec_at(scale, **{"seed": s, **cell.values})
+    specs = [
+        [spec_at(scale, **{"seed": s, **cell.values}) for cell in cells]
+        for s in range(seed, seed + seeds)
+    ]
+    train_free(chain(*specs), weights=weights)
+    for of_seed in specs:
+        for spec, every in zip(of_seed, runs, strict=True):
             run = trained(spec, weights=weights)
             if images.setdefault(spec.data, run.made["data_checksum"]) != run.made["data_checksum"]:
                 advice = f"{spec.name} has others. Leave out --runs to train it anew."

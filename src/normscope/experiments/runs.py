@@ -6,17 +6,18 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
 import torch
+from rich.console import Console
 
 from normscope import data
-from normscope.engine import RunFolder, RunResult, RunSpec, evaluate, made_with, train
+from normscope.engine import InUseError, RunFolder, RunResult, RunSpec, evaluate, made_with, train
 from normscope.experiments.ledger import Ledger, Run
 from normscope.experiments.results import Scale
 
@@ -42,6 +43,9 @@ def epochs_at(scale: Scale, *, paper: int, small: int | None = None) -> dict[str
 def datasets_at(scale: Scale, *names: str) -> tuple[str, ...]:
     """The datasets of an experiment; at smoke scale, digits alone."""
     return ("digits",) if scale == "smoke" else names
+
+
+_PATIENCE = 1.0  # seconds between looks at a run that another process trains
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -70,13 +74,38 @@ def time_is_up() -> bool:
 _images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
+def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
+    """Train what no other process is training: so several share a sweep, each its own runs."""
+    for spec in specs:
+        with suppress(InUseError):
+            _trained(spec, weights)
+
+
 def trained(spec: RunSpec, *, weights: bool = False) -> Run:
     """The finished run of a spec: found in the ledger, or in its folder, or trained now.
+
+    What another process is training is waited for.
 
     Args:
         spec: what to train.
         weights: whether they are needed too, which a ledger has not.
     """
+    while True:
+        with suppress(InUseError):
+            return _trained(spec, weights)
+        _wait(spec)
+
+
+def _wait(spec: RunSpec) -> None:
+    """Until no other process trains a run, or the time is up."""
+    with Console(stderr=True).status(f"waiting for {spec.name}, which another process trains"):
+        while not time_is_up():
+            with suppress(InUseError), RunFolder(folder_of(spec)).locked():
+                return
+            time.sleep(_PATIENCE)
+
+
+def _trained(spec: RunSpec, weights: bool) -> Run:
     known = _ledger.get(spec) if _ledger else None
     run = known if known and not weights else Run.of(_in_folder(spec))
     if _ledger and not known:
@@ -105,6 +134,8 @@ def _in_folder(spec: RunSpec) -> RunResult:
         raise OutOfTime
     folder, images = folder_of(spec), None
     if not RunFolder(folder).result_file.exists():
+        with RunFolder(folder).locked():
+            pass  # another's run is known before its images are loaded
         images = _images(spec.data, data.default_root())
     return train(spec, folder=folder, resume=True, images=images, until=_until)
 
