@@ -27,16 +27,8 @@ from normscope.experiments import (
     simsiam_recipes,
 )
 from normscope.experiments.cell_views import plot_cells, plot_courses, tables_markdown
-from normscope.experiments.cells import (
-    Cell,
-    above,
-    course,
-    difference,
-    gains,
-    highest_rate,
-    noise,
-    train_cells,
-)
+from normscope.experiments.cells import Cell, course, highest_rate, train_cells
+from normscope.experiments.comparisons import above, difference, gains, noise
 from normscope.experiments.ledger import Run
 from normscope.experiments.registry import Experiment
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile

@@ -25,12 +25,11 @@ from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import (
     Cell,
     columns_at,
-    gains,
     intervention_cells,
-    intervention_claims,
     rate_and_rank,
     train_cells,
 )
+from normscope.experiments.comparisons import gains, intervention_claims
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 from normscope.methods import METHODS

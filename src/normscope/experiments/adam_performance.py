@@ -23,10 +23,10 @@ from normscope.experiments.cells import (
     cells_of,
     columns_at,
     intervention_cells,
-    intervention_claims,
     log_ratio,
     train_cells,
 )
+from normscope.experiments.comparisons import intervention_claims
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 

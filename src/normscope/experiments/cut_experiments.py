@@ -17,16 +17,8 @@ import math
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import plot_courses
-from normscope.experiments.cells import (
-    NAMES,
-    Cell,
-    Record,
-    above,
-    cells_of,
-    course,
-    difference,
-    train_cells,
-)
+from normscope.experiments.cells import NAMES, Cell, Record, cells_of, course, train_cells
+from normscope.experiments.comparisons import above, difference
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at

@@ -39,15 +39,8 @@ from normscope._sphere import safe_norm
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
 from normscope.experiments.cell_views import COLORS, Printed, legend_below, rates_and_knns
-from normscope.experiments.cells import (
-    NAMES,
-    Cell,
-    above,
-    cells_of,
-    difference,
-    highest_rate,
-    train_cells,
-)
+from normscope.experiments.cells import NAMES, Cell, cells_of, highest_rate, train_cells
+from normscope.experiments.comparisons import above, difference
 from normscope.experiments.results import Claim, Results, Scale, mean_interval
 from normscope.experiments.runs import epochs_at, spec_at
 from normscope.methods import Recipe

@@ -14,13 +14,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import Printed, plot_cells
-from normscope.experiments.cells import (
-    columns_at,
-    intervention_cells,
-    intervention_claims,
-    rate_and_rank,
-    train_cells,
-)
+from normscope.experiments.cells import columns_at, intervention_cells, rate_and_rank, train_cells
+from normscope.experiments.comparisons import intervention_claims
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 

@@ -13,13 +13,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import plot_cells
-from normscope.experiments.cells import (
-    Record,
-    columns_at,
-    intervention_cells,
-    intervention_claims,
-    train_cells,
-)
+from normscope.experiments.cells import Record, columns_at, intervention_cells, train_cells
+from normscope.experiments.comparisons import intervention_claims
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at, judged

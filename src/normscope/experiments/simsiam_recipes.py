@@ -31,14 +31,8 @@ from matplotlib.figure import Figure
 from normscope.engine import RunSpec
 from normscope.evaluation import spearman
 from normscope.experiments.cell_views import COLORS, Printed, middle, rates_and_knns
-from normscope.experiments.cells import (
-    Cell,
-    above,
-    cells_of,
-    difference,
-    highest_rate,
-    train_cells,
-)
+from normscope.experiments.cells import Cell, cells_of, highest_rate, train_cells
+from normscope.experiments.comparisons import above, difference
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
 from normscope.experiments.runs import epochs_at, spec_at
 from normscope.report.figures import new_figure

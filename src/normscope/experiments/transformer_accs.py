@@ -17,7 +17,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import Printed, plot_cells
-from normscope.experiments.cells import NAMES, Cell, Record, gains, train_cells
+from normscope.experiments.cells import NAMES, Cell, Record, train_cells
+from normscope.experiments.comparisons import gains
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at

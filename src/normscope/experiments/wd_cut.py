@@ -20,14 +20,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import Printed
-from normscope.experiments.cells import (
-    NAMES,
-    Cell,
-    cells_of,
-    highest_rate,
-    per_cent,
-    train_cells,
-)
+from normscope.experiments.cells import NAMES, Cell, cells_of, highest_rate, per_cent, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
 from normscope.experiments.runs import epochs_at
 from normscope.report.figures import HEAT, new_figure

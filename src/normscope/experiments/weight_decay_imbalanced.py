@@ -16,7 +16,8 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cells import Record, cells_of, gains, train_cells
+from normscope.experiments.cells import Record, cells_of, train_cells
+from normscope.experiments.comparisons import gains
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import epochs_at

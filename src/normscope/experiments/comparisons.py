@@ -1,0 +1,118 @@
+"""What two cells of a table say: points between them, their noise, and claims on both."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from normscope.experiments.cells import INTERVENTIONS, NAMES, WORDS, broken, cells_of, per_cent
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results
+
+_ALIKE = 1e-9  # points by which seeds differ through rounding alone
+
+
+def above(
+    results: Results,
+    sentence: str,
+    cell: Mapping[str, Any],
+    base: Mapping[str, Any],
+    region: tuple[float, float] = (0.0, math.inf),
+    *,
+    key: str = "knn",
+    paper: str = NOT_IN_PAPER,
+    recipe: str | None = None,
+) -> Claim:
+    """A claim on how many points of a share a cell is above another of its method.
+
+    Args:
+        results: with both cells.
+        sentence: what is claimed.
+        cell: what is compared.
+        base: with what.
+        region: of the points, where the claim is true.
+        key: the share.
+        paper: what the paper says.
+        recipe: the base's unless given.
+    """
+    points, strays = difference(results, cell, base, key)
+    told = base["recipe"] if recipe is None else recipe
+    return Claim.over_seeds(sentence, points, region, paper=paper, recipe=told, noise=strays)
+
+
+def difference(
+    results: Results, cell: Mapping[str, Any], base: Mapping[str, Any], key: str = "knn"
+) -> tuple[list[float], Noise]:
+    """Points of a share between two cells of a method, seed by seed, and how far one strays.
+
+    Two or three seeds say little of that, so it is taken from all the method's cells; from these
+    two alone, with the few degrees of freedom that they have, where they stray further, for not all
+    cells need be alike. Seeds that are all alike say nothing, and anything is possible.
+    """
+    points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
+    strays = Noise(statistics.stdev(points), len(points) - 1) if len(points) > 1 else Noise(0.0, 1)
+    every = noise(results, base["values"]["method"], key)
+    if every is not None:
+        strays = max(strays, Noise(math.sqrt(2) * every.deviation, every.freedom))
+    return points, strays if strays.deviation > _ALIKE else Noise(math.inf, strays.freedom)
+
+
+def noise(results: Results, method: str, key: str) -> Noise | None:
+    """How far a share, in per cent, strays in a method's cells, all alike; None if nothing tells.
+
+    What is left once each cell has its mean, and each seed of a column and reading its own: two
+    cells are compared seed by seed. A cell in which a network broke tells nothing of it.
+    """
+    blocks: dict[tuple[str, str], list[list[float]]] = {}
+    for cell in results.data["cells"]:
+        if cell["values"]["method"] == method and not broken(cell):
+            values = per_cent(cell, key)
+            mean = statistics.fmean(values)
+            here = blocks.setdefault((cell["column"], cell["recipe"]), [])
+            here.append([value - mean for value in values])
+    squares, freedom = 0.0, 0
+    for cells in blocks.values():
+        for seed in zip(*cells, strict=True):
+            mean = statistics.fmean(seed)
+            squares += sum((value - mean) ** 2 for value in seed)
+        freedom += (len(cells) - 1) * (len(cells[0]) - 1)
+    return Noise(math.sqrt(squares / freedom), freedom) if freedom else None
+
+
+def gains(results: Results, better: str, base: str, key: str | None = None) -> Iterator[Claim]:
+    """For each column and recipe that has both rows: whether one is above the other, as printed.
+
+    Where the paper has it below, the claim is that it is below; where it prints nothing, the claim
+    is ours.
+    """
+    cells = cells_of(results)
+    told: str = results.data["key"] if key is None else key
+    for (row, column, recipe), cell in cells.items():
+        other = cells.get((base, column, recipe))
+        if row != better or other is None:
+            continue
+        printed = None
+        if cell["paper"] is not None and other["paper"] is not None:
+            printed = cell["paper"] - other["paper"]
+        below = printed is not None and printed < 0
+        yield above(
+            results,
+            f"{better} is {'below' if below else 'above'} {base} on {column} (points of "
+            f"{WORDS[told]})",
+            cell,
+            other,
+            (-math.inf, 0.0) if below else (0.0, math.inf),
+            key=told,
+            paper=NOT_IN_PAPER if printed is None else f"{printed:+.1f}",
+        )
+
+
+def intervention_claims(results: Results) -> list[Claim]:
+    """Each intervention against its method's default."""
+    return [
+        claim
+        for method, interventions in INTERVENTIONS.items()
+        for name in list(interventions)[1:]
+        for claim in gains(results, f"{NAMES[method]}, {name}", f"{NAMES[method]}, default")
+    ]
