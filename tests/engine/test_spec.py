@@ -75,7 +75,7 @@ def test_hash_differs_with_every_field_that_differs() -> None:
             {"grad_scale": 1.0, "grad_scale_of": "all"},
             "grad_scale_of must be one of each, mean, sh",
         ),
-        ({"cut_scope": "some"}, "cut_scope must be one of all, gains, invariant, last, weights"),
+        ({"cut_scope": "some"}, "cut_scope must be one of all, invariant, last, rest, weights"),
         ({"optimizer": "sdg"}, "Did you mean 'sgd'?"),
         ({"options": {"queue": 3}}, "options must be one of dimension, hidden, loss, temperature"),
         ({"seed": -1}, "seed must be a whole number from 0 up"),

@@ -28,7 +28,7 @@ from normscope.experiments import (
 )
 from normscope.experiments.cell_views import plot_cells, plot_courses, tables_markdown
 from normscope.experiments.cells import Cell, course, highest_rate, train_cells
-from normscope.experiments.comparisons import above, difference, gains, noise
+from normscope.experiments.comparisons import above, difference, gains, noise, share
 from normscope.experiments.ledger import Run
 from normscope.experiments.registry import Experiment
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
@@ -209,11 +209,23 @@ def test_other_numbers_of_the_papers_tables_have_their_cells(
     assert len([cell for cell in cells if (cell.row, cell.column) in printed]) == count
 
 
-def test_the_highest_rate_counts_summed_gradients() -> None:
-    points = [{"kind": "step", "lr_over_weight_squared": rate} for rate in (0.1, 0.3, None, 0.2)]
-    for summed, expected in (({}, 0.3), ({"accumulate": 4, "accumulation": "sum"}, 1.2)):
-        run = Run(RunSpec(**summed), 0.5, 1.0, {}, points)
-        assert highest_rate(run) == {"rate": pytest.approx(expected)}
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, 0.3),
+        ({"accumulate": 4, "accumulation": "sum"}, 1.2),
+        ({"grad_scale": 1.0}, 0.8),
+        ({"grad_scale": 1.0, "grad_scale_of": "mean"}, 0.8),
+        ({"grad_scale": 1.0, "grad_scale_of": "share"}, 0.3),
+    ],
+)
+def test_the_highest_rate_counts_what_multiplies_gradients(values, expected) -> None:
+    seen = ((0.1, 1.0), (0.3, 2.0), (None, 3.0), (0.2, 4.0), (0.9, None))
+    points = [
+        {"kind": "step", "lr_over_weight_squared": rate, "norm_mean": norm} for rate, norm in seen
+    ]
+    run = Run(RunSpec(**values), 0.5, 1.0, {}, points)
+    assert highest_rate(run) == {"rate": pytest.approx(expected)}
     assert highest_rate(Run(RunSpec(), 0.5, 1.0, {}, [])) == {"rate": None}
 
 
@@ -370,54 +382,80 @@ def test_processes_share_a_sweep_and_wait_for_each_other(tmp_path: Path, monkeyp
     assert run.metrics("epoch")[-1]["epoch"] == 3
 
 
-def test_the_arms_of_the_cut_match_what_they_are_compared_with() -> None:
-    values = {"method": "simclr", "data": "digits", "recipe": "text"}
-    arms = cut_paths._arms("smoke", "simclr", values)
-    norms = {
-        row: cut_paths.initial_norm(RunSpec(**values, **arms[row]))
-        for row in (
-            cut_paths.DEFAULT,
-            cut_paths.CUT,
-            cut_paths.WEIGHTS,
-            cut_paths.GAINS,
-            cut_paths.EMBEDDINGS,
-        )
-    }
-    assert norms[cut_paths.WEIGHTS] == pytest.approx(norms[cut_paths.DEFAULT], rel=1e-3)
+@pytest.mark.parametrize("recipe", cut_paths.READINGS)
+@pytest.mark.parametrize("method", cut_paths.FULL)
+def test_the_arms_of_the_cut_match_what_they_are_compared_with(method: str, recipe: str) -> None:
+    values = {"method": method, "data": "digits", "recipe": recipe}
+    c, arms = cut_paths.FULL[method], cut_paths._arms("smoke", method, values)
+    specs = {row: RunSpec(**values, **arm) for row, arm in arms.items()}
+    cuts = (cut_paths.CUT, cut_paths.WEIGHTS, cut_paths.REST, cut_paths.EMBEDDINGS)
+    norms = {row: cut_paths.initial_norm(specs[row]) for row in (cut_paths.DEFAULT, *cuts)}
+    assert norms[cut_paths.WEIGHTS] == pytest.approx(norms[cut_paths.DEFAULT], rel=0.05)
+    assert norms[cut_paths.REST] == pytest.approx(norms[cut_paths.CUT], rel=0.05)
     assert norms[cut_paths.EMBEDDINGS] == pytest.approx(norms[cut_paths.CUT], rel=0.02)
-    assert norms[cut_paths.CUT] < norms[cut_paths.DEFAULT] / 3
-    assert norms[cut_paths.CUT] < norms[cut_paths.GAINS] < norms[cut_paths.DEFAULT] / 1.5
-    default = RunSpec(**values)
-    assert arms[cut_paths.RAISED]["lr"] == pytest.approx(9 * default.lr, rel=0.01)
-    decay = arms[cut_paths.RAISED]["lr"] * arms[cut_paths.RAISED]["weight_decay"]
-    assert decay == pytest.approx(default.lr * default.weight_decay, rel=0.01)
-    rates = {row: RunSpec(**values, **arms[row]).lr for row in arms}
-    assert rates[cut_paths.BY_MEAN] == rates[cut_paths.SCALED] == default.lr / 6
-    assert rates[cut_paths.BY_SHARE] == default.lr
+    assert norms[cut_paths.CUT] < norms[cut_paths.DEFAULT] / c
+    default, raised = specs[cut_paths.DEFAULT], specs[cut_paths.RAISED]
+    assert raised.lr == pytest.approx(c**2 * default.lr, rel=0.01)
+    assert raised.lr * raised.weight_decay == pytest.approx(
+        default.lr * default.weight_decay, rel=0.01
+    )
+    assert (raised.predictor_lr is None) == (default.predictor_lr is None)
+    if default.predictor_lr is not None and raised.predictor_lr is not None:
+        assert raised.predictor_lr == pytest.approx(c**2 * default.predictor_lr, rel=0.01)
+    assert raised.warmup_epochs == default.warmup_epochs
+    assert (cut_paths.SCALED in arms) == ((method, recipe) == ("simclr", "text"))
+    if cut_paths.SCALED in arms:
+        assert specs[cut_paths.BY_MEAN].lr == specs[cut_paths.SCALED].lr < default.lr / 6
+        assert specs[cut_paths.BY_SHARE].lr == default.lr
 
 
-def test_cutting_the_invariant_weights_is_a_higher_learning_rate_for_them() -> None:
-    """Exactly so, step by step, if nothing else learns."""
-    c, weights = 3.0, []
-    spec = RunSpec()
+@pytest.mark.parametrize(
+    ("method", "scope"), [("simclr", "invariant"), ("simclr", "all"), ("simsiam", "all")]
+)
+def test_a_cut_is_a_higher_learning_rate(method: str, scope: str) -> None:
+    """Exactly so, step by step, if nothing else learns and no linear layer has a bias."""
+    c, weights, directions = 3.0, [], []
     views = torch.rand(2, 8, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double()
     for cut, rate in ((c, 0.01), (1.0, 0.01 * c**2)):
-        method = build(RunSpec(cut=cut, cut_scope="invariant"), side=8).double()
-        for layer in method.modules():
+        built = build(RunSpec(method=method, cut=cut, cut_scope=scope), side=8).double()
+        learns = dict(built.named_parameters())
+        for name, layer in built.named_modules():
             if hasattr(layer, "eps"):
                 layer.eps = 1e-12  # it makes weights feel their size a little
-        names = invariant_names(method, 8)
-        invariant = [p for n, p in method.named_parameters() if n in names]
-        optimizer = torch.optim.SGD(
-            invariant, rate, momentum=spec.momentum, weight_decay=0.1 * cut**2
-        )
+            if isinstance(layer, torch.nn.Linear) and layer.bias is not None:
+                torch.nn.init.zeros_(learns.pop(f"{name}.bias"))
+        if scope == "invariant":
+            learns = {n: learns[n] for n in invariant_names(built, 8) if n in learns}
+        decay = {"momentum": 0.9, "weight_decay": 0.1 * cut**2}
+        optimizer = torch.optim.SGD(learns.values(), rate, **decay)
         for _ in range(3):
             optimizer.zero_grad()
-            method(views, torch.zeros(8)).loss.backward()
+            out = built(views, torch.zeros(8))
+            out.loss.backward()
             optimizer.step()
-        weights.append([cut * p.detach() for p in invariant])
+        weights.append([cut * p.detach() for p in learns.values()])
+        directions.append(torch.nn.functional.normalize(out.embeddings.detach(), dim=-1))
     for one, other in zip(*weights, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    torch.testing.assert_close(*directions, rtol=0, atol=1e-6)
+
+
+def test_a_share_has_fiellers_interval() -> None:
+    rng, hits, tables, (low, high) = np.random.default_rng(2), 0, 1000, (0.0, 0.0)
+    for _ in range(tables):
+        knns = {"base": 50.0, "part": 54.0, "whole": 60.0, "other": 55.0, "last": 51.0}
+        rows = {row: (None, (mean + rng.normal(0, 1, 3)) / 100) for row, mean in knns.items()}
+        results = results_of(**{row: (paper, list(knn)) for row, (paper, knn) in rows.items()})
+        base, part, whole, *_ = results.data["cells"]
+        claim = share(results, "half or more", part, whole, base, (0.5, math.inf))
+        low, high = claim.interval
+        hits += low <= 0.4 <= high
+    assert 0.95 <= hits / tables <= 0.99  # more than asked, where two cells stray further
+    assert high - low < 0.8
+    alike = results_of(base=(None, [0.5, 0.52]), part=(None, [0.6, 0.7]), whole=(None, [0.51, 0.5]))
+    base, part, whole = alike.data["cells"]
+    claim = share(alike, "of nothing", part, whole, base, (0.5, math.inf))
+    assert claim.interval == (-math.inf, math.inf)
 
 
 def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_were() -> None:

@@ -25,7 +25,7 @@ def train(
     net: Annotated[str | None, typer.Option(help="resnet18, resnet50, vit_tiny, ...")] = None,
     epochs: Annotated[int | None, typer.Option(help="passes over the images")] = None,
     cut: Annotated[float, typer.Option(help="divide the initial weights by this")] = 1.0,
-    cut_scope: Annotated[str, typer.Option(help="all, weights, gains, last or invariant")] = "all",
+    cut_scope: Annotated[str, typer.Option(help="all, weights, last, invariant or rest")] = "all",
     grad_scale: Annotated[float, typer.Option(help="GradScale's power; lr / 6 with it")] = 0.0,
     recipe: Annotated[str, typer.Option(help="text or as_coded")] = "text",
     seed: Annotated[int, typer.Option(help="of weights, order and augmentation")] = 0,

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from normscope.engine.spec import CutScope, RunSpec
 from normscope.interventions import GradScale, cut_init_, scale_invariant_parameters
-from normscope.interventions.scope import is_normalisation
 from normscope.methods import METHODS, Method
 from normscope.nets import ResNet, backbone
 
@@ -39,9 +38,8 @@ def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str
     """What `cut_init_` takes for a spec's scope."""
     if scope == "invariant":
         return invariant_names(method, side)
-    if scope == "gains":
-        layers = [(n, part) for n, part in method.named_modules() if is_normalisation(part)]
-        return {f"{name}.{own}" for name, part in layers for own, _ in part.named_parameters()}
+    if scope == "rest":
+        return {n for n, _ in method.named_parameters()} - invariant_names(method, side)
     if scope == "last":  # of the layers before the loss, wherever the method registers them
         prefix = next(name for name, part in method.named_modules() if part is method.embedder)
         last = [n for n, part in method.embedder.named_modules() if isinstance(part, nn.Linear)][-1]

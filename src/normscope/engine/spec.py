@@ -18,7 +18,7 @@ from normscope.nets import NETS
 _BY_RECIPE: Any = None  # what is filled in before anyone can read it
 _ADDED = {"grad_scale_of": "each"}  # fields that older runs did not have: their names stay
 _WITH_PREDICTOR = ("simsiam", "byol", "moco_v3")
-CutScope = Literal["all", "weights", "gains", "last", "invariant"]
+CutScope = Literal["all", "weights", "last", "invariant", "rest"]
 
 # Digits are 8 x 8 and 1,347: a network, heads and batches of their size, for a laptop's CPU.
 _DIGITS: dict[str, Any] = {
@@ -72,8 +72,8 @@ class RunSpec:
         horizon_epochs: where the cosine would reach zero; the run's end unless given.
         cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
         cut: the weights are divided by it at the start; 1 leaves them.
-        cut_scope: `"all"` parameters, `"weights"`, the `"gains"` (and biases) of normalisation
-            layers, the `"last"` linear layer, or the scale-`"invariant"` weights.
+        cut_scope: `"all"` parameters, `"weights"`, the `"last"` linear layer, the
+            scale-`"invariant"` weights, or the `"rest"`, all but these.
         grad_scale: GradScale's power; 0 is none.
         grad_scale_of: whose norm it takes: `"each"` embedding's own, their `"mean"`, or each
             one's `"share"` of it, with which learning rate and warm-up stay as they are.

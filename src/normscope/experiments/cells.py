@@ -164,12 +164,18 @@ def highest_rate(run: Run) -> Record:
     """The highest effective learning rate, `rate`, at the ends of the epochs that are kept.
 
     That is the learning rate over a weight's squared norm, the median over the weights that a batch
-    norm follows, and times the micro-batches whose gradients are summed, as SGD would feel it. None
-    if nothing tells.
+    norm follows, and times what multiplies their gradients, as SGD would feel it: micro-batches
+    whose gradients are summed, and the mean norm under GradScale. None if nothing tells.
     """
-    summed = run.spec.accumulate if run.spec.accumulation == "sum" else 1
-    rates = [point.get("lr_over_weight_squared") for point in run.metrics("step")]
-    return {"rate": max((summed * rate for rate in rates if rate is not None), default=None)}
+    spec = run.spec
+    summed = spec.accumulate if spec.accumulation == "sum" else 1
+    power = 0.0 if spec.grad_scale_of == "share" else spec.grad_scale
+    rates = [
+        summed * point["lr_over_weight_squared"] * point["norm_mean"] ** power
+        for point in run.metrics("step")
+        if None not in (point.get("lr_over_weight_squared"), point["norm_mean"])
+    ]
+    return {"rate": max(rates, default=None)}
 
 
 def rate_and_rank(run: Run) -> Record:

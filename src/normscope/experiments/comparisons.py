@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from normscope.experiments.cells import INTERVENTIONS, NAMES, WORDS, broken, cells_of, per_cent
-from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Noise, Results, t_quantile
 
 _ALIKE = 1e-9  # points by which seeds differ through rounding alone
 
@@ -39,6 +39,40 @@ def above(
     points, strays = difference(results, cell, base, key)
     told = base["recipe"] if recipe is None else recipe
     return Claim.over_seeds(sentence, points, region, paper=paper, recipe=told, noise=strays)
+
+
+def share(
+    results: Results,
+    sentence: str,
+    part: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    base: Mapping[str, Any],
+    region: tuple[float, float],
+) -> Claim:
+    r"""A claim on the share of a gain that a part of it has: (part - base) / (whole - base).
+
+    Its interval is Fieller's: the shares $s$ for which `part - s whole - (1 - s) base`, whose
+    variance is $1 + s^2 + (1 - s)^2$ times that of a cell, may be zero. Nothing is known of a share
+    of what may be nothing.
+
+    Args:
+        results: with all cells.
+        sentence: what is claimed.
+        part: a cell.
+        whole: the cell that it is a part of.
+        base: the cell without either.
+        region: of the share, where the claim is true.
+    """
+    gained, strays = difference(results, part, base)
+    all_gained, all_stray = difference(results, whole, base)
+    a, b, noise = statistics.fmean(gained), statistics.fmean(all_gained), max(strays, all_stray)
+    k = (t_quantile(noise.freedom) * noise.deviation) ** 2 / (2 * len(gained))
+    square, line = b * b - 2 * k, a * b - k
+    value, interval = a / b if b else 0.0, (-math.inf, math.inf)
+    if square > 0:
+        root = math.sqrt(max(0.0, line * line - square * (a * a - 2 * k)))
+        interval = (line - root) / square, (line + root) / square
+    return Claim(sentence, NOT_IN_PAPER, value, interval, region, base["recipe"])
 
 
 def difference(

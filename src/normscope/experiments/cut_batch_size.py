@@ -19,7 +19,7 @@ from normscope.experiments.cell_views import Printed, plot_cells
 from normscope.experiments.cells import Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 
 TITLE = "Table cut_batch_size: SimSiam's cut over batch sizes"
 KIND = "training"
@@ -47,7 +47,7 @@ MORE: dict[str, Printed] = {
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
-    data = "digits" if scale == "smoke" else "cifar100"
+    (data,) = datasets_at(scale, "cifar100")
     cells = []
     for row, (_, printed) in PRINTED.items():
         for batch, paper in zip(BATCHES[scale], printed, strict=True):

@@ -21,7 +21,7 @@ from normscope.experiments.cells import NAMES, Cell, Record, cells_of, course, t
 from normscope.experiments.comparisons import above, difference
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 
 TITLE = "Fig. cut_experiments: the cut, norms and kNN over epochs"
 KIND = "training"
@@ -40,7 +40,7 @@ EARLY = 8  # epochs after which "immediate" is judged
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
-    data = "digits" if scale == "smoke" else "cifar10"
+    (data,) = datasets_at(scale, "cifar10")
     cells = [
         Cell(
             f"c = {c:.2g}",

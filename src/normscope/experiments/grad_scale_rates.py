@@ -34,7 +34,7 @@ from normscope.experiments.results import (
     mean_interval,
     share_interval,
 )
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 from normscope.methods import METHODS
 from normscope.report.figures import BLUE, GREY, ORANGE, new_figure
 
@@ -57,7 +57,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     code = METHODS["simclr"].AS_CODED
     assert code is not None
     values: dict[str, Any] = {"method": "simclr", "grad_scale": 1.0}
-    values |= {"data": "digits" if scale == "smoke" else "cifar10"}
+    (values["data"],) = datasets_at(scale, "cifar10")
     values |= epochs_at(scale, small=50, paper=1000)
     lrs = {"the text's rate": None, "the code's rate": code.grad_scale_lr}
     cells = [

@@ -34,7 +34,7 @@ from normscope.experiments.cell_views import COLORS, Printed, middle, rates_and_
 from normscope.experiments.cells import Cell, cells_of, highest_rate, train_cells
 from normscope.experiments.comparisons import above, difference
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
-from normscope.experiments.runs import epochs_at, spec_at
+from normscope.experiments.runs import datasets_at, epochs_at, spec_at
 from normscope.report.figures import new_figure
 
 TITLE = "Which ingredient decides on SimSiam's cut (not in the paper)"
@@ -83,7 +83,7 @@ def ingredients(scale: Scale) -> dict[str, dict[str, Any]]:
 
 
 def _shared(scale: Scale) -> dict[str, Any]:
-    data = "digits" if scale == "smoke" else "cifar10"
+    (data,) = datasets_at(scale, "cifar10")
     return {"method": "simsiam", "data": data, **epochs_at(scale, paper=100)}
 
 

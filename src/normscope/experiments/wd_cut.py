@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import Printed
 from normscope.experiments.cells import NAMES, Cell, cells_of, highest_rate, per_cent, train_cells
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 from normscope.report.figures import HEAT, new_figure
 
 TITLE = "Table wd_cut: cut against weight decay"
@@ -57,7 +57,7 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
         for c, printed in PRINTED[method].items():
             for decay, paper in zip(DECAYS[method], printed, strict=True):
                 values = {"method": method, "cut": float(c), "weight_decay": decay}
-                values["data"] = "digits" if scale == "smoke" else DATA[method]
+                (values["data"],) = datasets_at(scale, DATA[method])
                 values |= epochs_at(scale, paper=100)
                 row = f"{NAMES[method]}, cut {c}"
                 shown = None if scale == "smoke" else paper  # digits are not the paper's

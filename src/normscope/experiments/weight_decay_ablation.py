@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from normscope.experiments.cell_views import Printed, plot_courses
 from normscope.experiments.cells import NAMES, Cell, cells_of, highest_rate, log_ratio, train_cells
 from normscope.experiments.results import Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 
 TITLE = "Fig. weight_decay_ablation: weight decay, norms and kNN"
 KIND = "training"
@@ -36,7 +36,7 @@ COLLAPSED = 0.5  # of the kNN without decay: what is below it counts as collapse
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell."""
-    data = "digits" if scale == "smoke" else "cifar10"
+    (data,) = datasets_at(scale, "cifar10")
     cells = decay_cells(data, **epochs_at(scale, paper=256))
     return train_cells("weight_decay_ablation", scale, seed, seeds, cells, kept=highest_rate)
 

@@ -20,7 +20,7 @@ from normscope.experiments.cells import Record, cells_of, train_cells
 from normscope.experiments.comparisons import gains
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
-from normscope.experiments.runs import epochs_at
+from normscope.experiments.runs import datasets_at, epochs_at
 from normscope.experiments.weight_decay_ablation import HIGH, NONE, ROWS, STANDARD, decay_cells
 from normscope.report.figures import BLUE, GREEN, PINK, new_figure
 
@@ -33,7 +33,7 @@ BALANCED = "SimCLR, balanced"
 
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train every cell, and SimCLR's on balanced data, which weight_decay_ablation has too."""
-    whole = "digits" if scale == "smoke" else "cifar10"
+    (whole,) = datasets_at(scale, "cifar10")
     epochs = epochs_at(scale, paper=256)
     balanced = [
         dataclasses.replace(cell, column=BALANCED)
