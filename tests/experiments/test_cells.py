@@ -28,7 +28,7 @@ from normscope.experiments import (
 )
 from normscope.experiments.cell_views import plot_cells, plot_courses, tables_markdown
 from normscope.experiments.cells import Cell, course, highest_rate, train_cells
-from normscope.experiments.comparisons import above, difference, gains, noise, share
+from normscope.experiments.comparisons import above, difference, gains, gains_more, noise, share
 from normscope.experiments.ledger import Run
 from normscope.experiments.registry import Experiment
 from normscope.experiments.results import NOT_IN_PAPER, Results, t_quantile
@@ -441,21 +441,39 @@ def test_a_cut_is_a_higher_learning_rate(method: str, scope: str) -> None:
 
 
 def test_a_share_has_fiellers_interval() -> None:
-    rng, hits, tables, (low, high) = np.random.default_rng(2), 0, 1000, (0.0, 0.0)
+    rng, hits, tables = np.random.default_rng(2), 0, 500
+    means = {"base": 50.0, "part": 54.0, "whole": 60.0, "other": 55.0, "last": 51.0}
     for _ in range(tables):
-        knns = {"base": 50.0, "part": 54.0, "whole": 60.0, "other": 55.0, "last": 51.0}
-        rows = {row: (None, (mean + rng.normal(0, 1, 3)) / 100) for row, mean in knns.items()}
-        results = results_of(**{row: (paper, list(knn)) for row, (paper, knn) in rows.items()})
+        knns = {row: (mean + rng.normal(0, 1, 3)) / 100 for row, mean in means.items()}
+        results = results_of(**{row: (None, knn.tolist()) for row, knn in knns.items()})
         base, part, whole, *_ = results.data["cells"]
         claim = share(results, "half or more", part, whole, base, (0.5, math.inf))
-        low, high = claim.interval
-        hits += low <= 0.4 <= high
-    assert 0.95 <= hits / tables <= 0.99  # more than asked, where two cells stray further
-    assert high - low < 0.8
+        strays = max(difference(results, cell, base)[1] for cell in (part, whole))
+        for s in filter(math.isfinite, claim.interval):  # what is left is just significant
+            left = 100 * (knns["part"] - s * knns["whole"] - (1 - s) * knns["base"]).mean()
+            variance = strays.deviation**2 / 2 * (1 + s**2 + (1 - s) ** 2) / 3
+            assert abs(left) == pytest.approx(t_quantile(strays.freedom) * math.sqrt(variance))
+        hits += claim.interval[0] <= 0.4 <= claim.interval[1]
+    assert hits / tables >= 0.95
     alike = results_of(base=(None, [0.5, 0.52]), part=(None, [0.6, 0.7]), whole=(None, [0.51, 0.5]))
     base, part, whole = alike.data["cells"]
     claim = share(alike, "of nothing", part, whole, base, (0.5, math.inf))
     assert claim.interval == (-math.inf, math.inf)
+
+
+def test_a_gain_beyond_another_methods_has_the_noise_of_both() -> None:
+    results = results_of(
+        a=(None, [0.50, 0.51]), b=(None, [0.60, 0.63]), c=(None, [0.3, 0.32]), d=(None, [0.4, 0.41])
+    )
+    a, b, c, d = results.data["cells"]
+    for cell in (c, d):
+        cell["values"] = {"method": "simsiam"}
+    claim = gains_more(results, "more", (b, a), (d, c), paper="more")
+    strays = [difference(results, *pair)[1] for pair in ((b, a), (d, c))]
+    assert claim.value == pytest.approx(11 - 9.5)
+    noise = math.sqrt(sum(one.deviation**2 for one in strays) / 2)
+    freedom = min(one.freedom for one in strays)
+    assert claim.interval[1] - claim.value == pytest.approx(t_quantile(freedom) * noise)
 
 
 def test_cutting_the_last_layer_alone_leaves_the_backbones_gradients_as_they_were() -> None:

@@ -2,9 +2,10 @@
 
 SimCLR with the weights divided by 3 or with GradScale, and SimSiam with the weights divided by 9,
 beside the same without. Lines are means, dots seeds. The effective learning rate is that over the
-squared norm of a weight that a batch norm follows, the median of them, the highest of epochs 1, 2,
-4, ... and the last; the
-effective rank is the exponential of the entropy of the embeddings' singular values, at the end.
+squared norm of a weight that a batch norm follows, the median of them, times what multiplies its
+gradients (micro-batches that are summed, the mean norm under GradScale), the highest of epochs 1,
+2, 4, ... and the last. The effective rank is the exponential of the entropy of the embeddings'
+singular values, at the end.
 
     normscope reproduce accuracies --scale small
 

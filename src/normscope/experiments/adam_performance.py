@@ -1,7 +1,7 @@
 """Tables "adam_performance" and "adam_embedding_norms": the norm effect under Adam.
 
-SimCLR and SimSiam trained with Adam instead of SGD, with and without the interventions; and the
-norms that SimCLR ends with on CIFAR-10.
+SimCLR and SimSiam trained with Adam instead of SGD, with and without the interventions; the
+table also has the norms that SimCLR ends with on CIFAR-10.
 
     normscope reproduce adam_performance --scale small
 

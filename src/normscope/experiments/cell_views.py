@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ def plot_courses(results: Results) -> Figure:
     figure = new_figure(1 + 3.3 * len(columns), 5.6)
     norms, knns = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
     for above, below, column in zip(norms, knns, columns, strict=True):
-        for row, color in zip(rows, COLORS, strict=False):
+        for row, color in zip(rows, cycle(COLORS), strict=False):
             cell = cells.get((row, column, "text"))
             for run in [] if cell is None else cell["runs"]:
                 shown = {"color": color, "marker": "o", "markersize": 3, "linewidth": 1.2}

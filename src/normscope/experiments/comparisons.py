@@ -41,6 +41,38 @@ def above(
     return Claim.over_seeds(sentence, points, region, paper=paper, recipe=told, noise=strays)
 
 
+def gains_more(
+    results: Results,
+    sentence: str,
+    pair: tuple[Mapping[str, Any], Mapping[str, Any]],
+    other: tuple[Mapping[str, Any], Mapping[str, Any]],
+    *,
+    key: str = "knn",
+    paper: str,
+) -> Claim:
+    """A claim that a pair of cells is further apart than a pair of another method.
+
+    Args:
+        results: with all four cells.
+        sentence: what is claimed.
+        pair: a cell and its base.
+        other: the same of the other method.
+        key: the share of which points are counted.
+        paper: what the paper says.
+    """
+    (gained, strays), (others, stray) = (difference(results, *two, key) for two in (pair, other))
+    return Claim.over_seeds(
+        sentence,
+        [a - b for a, b in zip(gained, others, strict=True)],
+        (0.0, math.inf),
+        paper=paper,
+        recipe=pair[1]["recipe"],
+        noise=Noise(
+            math.hypot(strays.deviation, stray.deviation), min(strays.freedom, stray.freedom)
+        ),
+    )
+
+
 def share(
     results: Results,
     sentence: str,

@@ -1,7 +1,7 @@
 """Table "cut_batch_size": SimSiam with and without a cut, over the batch size.
 
 The kNN within the first fifth of the training, at the last epoch that has one (64 of 500), and at
-its end; they stand for the paper's epochs 100 and 500.
+its end (which the figure shows); they stand for the paper's epochs 100 and 500.
 
     normscope reproduce cut_batch_size --scale small
 

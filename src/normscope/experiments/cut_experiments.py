@@ -6,8 +6,9 @@ weight decay of 5e-4 in all of them: the mean embedding norm (above) and kNN (be
     normscope reproduce cut_experiments --scale small
 
 Paper: ResNet-50 on CIFAR-10; no numbers are printed. Dividing "leads to immediate convergence
-improvements in all models" and "degrades gracefully: as c > 1 becomes c < 1 ... the convergence is
-slower", "more pronounced in attraction-only models".
+improvements in all models" and "degrades gracefully: as c > 1 becomes c < 1, the embeddings stay
+large for longer and, as a result, the convergence is slower", "more pronounced in attraction-only
+models".
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import plot_courses
-from normscope.experiments.cells import NAMES, Cell, Record, cells_of, course, train_cells
-from normscope.experiments.comparisons import above, difference
+from normscope.experiments.cell_views import Printed, plot_courses
+from normscope.experiments.cells import (
+    NAMES,
+    Cell,
+    Record,
+    cells_of,
+    course,
+    highest_rate,
+    log_ratio,
+    train_cells,
+)
+from normscope.experiments.comparisons import above, gains_more
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import datasets_at, epochs_at
@@ -35,6 +45,7 @@ CUTS: dict[Scale, tuple[float, ...]] = {
     "paper": (1 / 3, 1.0, 3.0, 9.0),
 }
 DECAY = 5e-4
+MORE: dict[str, Printed] = {"rate": {}}
 EARLY = 8  # epochs after which "immediate" is judged
 
 
@@ -55,14 +66,15 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
 
 
 def check(results: Results) -> list[Claim]:
-    """Early kNN of each cut against none, and SimSiam's and BYOL's gain against SimCLR's."""
+    """Early kNN and norms of each cut against none, and SimSiam's and BYOL's gain by SimCLR's."""
     cells = cells_of(results)
     claims = []
-    gains: dict[str, list[float]] = {}
+    pairs = {}
     for method in (NAMES[method] for method in METHODS):
-        slow, none, *faster = (cells[f"c = {c:.2g}", method, "text"] for c in CUTS[results.scale])
-        for cell in (slow, *faster):
-            better = cell is not slow
+        by_cut = {c: cells[f"c = {c:.2g}", method, "text"] for c in CUTS[results.scale]}
+        none = by_cut.pop(1.0)
+        for c, cell in by_cut.items():
+            better = c > 1
             claims.append(
                 above(
                     results,
@@ -75,26 +87,39 @@ def check(results: Results) -> list[Claim]:
                     paper="immediate improvement" if better else "slower",
                 )
             )
-            if cell["row"] == f"c = {3.0:.2g}":
-                gains[method], _ = difference(results, cell, none, "early")
-    for method in ("SimSiam", "BYOL"):
-        claims.append(
-            Claim.over_seeds(
-                f"c = 3 gains {method} more than SimCLR (points of kNN by epoch {EARLY})",
-                [a - b for a, b in zip(gains[method], gains["SimCLR"], strict=True)],
-                (0.0, math.inf),
-                paper="more pronounced",
-                recipe="text",
-            )
+            if not better:
+                both = zip(cell["runs"], none["runs"], strict=True)
+                claims.append(
+                    Claim.over_seeds(
+                        f"{method}, {cell['row']}: norms stay above those of c = 1 (log quotient "
+                        f"by epoch {EARLY})",
+                        [log_ratio(a["early_norm"], b["early_norm"]) for a, b in both],
+                        (0.0, math.inf),
+                        paper="stay large for longer",
+                        recipe="text",
+                    )
+                )
+        pairs[method] = by_cut[3.0], none
+    claims += [
+        gains_more(
+            results,
+            f"c = 3 gains {method} more than SimCLR (points of kNN by epoch {EARLY})",
+            pairs[method],
+            pairs["SimCLR"],
+            key="early",
+            paper="more pronounced",
         )
+        for method in ("SimSiam", "BYOL")
+    ]
     return claims
 
 
 def _early(run: Run) -> Record:
-    """The kNN after `EARLY` epochs, or at the end of a shorter run."""
+    """The kNN and the norm after `EARLY` epochs, or at the end of a shorter run, and the rate."""
     seen = course(run)
-    early = [k for epoch, k in zip(seen["epochs"], seen["knns"], strict=True) if epoch <= EARLY]
-    return {"early": early[-1]}
+    last = max(i for i, epoch in enumerate(seen["epochs"]) if epoch <= EARLY)
+    early = {"early": seen["knns"][last], "early_norm": seen["norms"][last]}
+    return early | highest_rate(run)
 
 
 def plot(results: Results) -> Figure:

@@ -7,7 +7,7 @@ the power 2 (L - 2) / L; the projector's two layers and the gains of the batch n
 about three, and give a power of 2/3. The count takes gradients to change with the norm alone, while
 those of a network that learns may shrink too. Left: mean norms over steps, a line a seed. Right:
 the rate over the squared learning rate, beside a line of that slope; shaded, the norms between
-which the law is judged.
+which the law was expected to hold; it is judged below and above them too.
 
     normscope reproduce grad_scale_rates --scale small
 

@@ -2,6 +2,7 @@
 
 Classes of CIFAR with exponentially fewer images from one to the next, and Flowers-102, trained on
 its long-tailed test images and judged on its validation images. Lines are means, dots seeds.
+Rates and ranks are those of Table accuracies.
 
     normscope reproduce imbalanced_experiments --scale small
 

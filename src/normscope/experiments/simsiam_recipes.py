@@ -33,7 +33,7 @@ from normscope.evaluation import spearman
 from normscope.experiments.cell_views import COLORS, Printed, middle, rates_and_knns
 from normscope.experiments.cells import Cell, cells_of, highest_rate, train_cells
 from normscope.experiments.comparisons import above, difference
-from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
+from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded, t_quantile
 from normscope.experiments.runs import datasets_at, epochs_at, spec_at
 from normscope.report.figures import new_figure
 
@@ -105,27 +105,27 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
 def check(results: Results) -> list[Claim]:
     """The cut's gain under each recipe, and whether it goes with how slow the default is.
 
-    Recipes of the same rate are one for that.
+    Recipes of the same rate are one for that, with their mean gain.
     """
     cells = cells_of(results)
     claims = []
-    rates: list[float] = []  # of each recipe's default, means over seeds, to two digits
-    gained: list[float] = []
+    gained: dict[float, list[float]] = {}  # by the default's rate, to two digits
     for name in dict.fromkeys(column for _, column, _ in cells):
         default, cut = (cells[row, name, "text"] for row in ROWS)
         told = name if name in ("text", "as coded") else f"text with the {name}"
         sentence = "Cut 9 is above SimSiam's default (points of kNN)"
         claims.append(above(results, sentence, cut, default, recipe=told))
-        rates.append(rounded(middle(rates_and_knns(default))[0], digits=2))
-        gained.append(statistics.fmean(difference(results, cut, default)[0]))
-    rank = -spearman(np.array(rates), np.array(gained))
+        rate = rounded(middle(rates_and_knns(default))[0], digits=2)
+        gained.setdefault(rate, []).append(statistics.fmean(difference(results, cut, default)[0]))
+    means = [statistics.fmean(points) for points in gained.values()]
+    rank = -spearman(np.array(list(gained)), np.array(means))
     claims.append(
         Claim(
             "The lower a recipe's effective learning rate, the more the cut gains (rank "
-            "correlation over recipes)",
+            "correlation over rates)",
             NOT_IN_PAPER,
             rank,
-            rank_interval(rank, len(set(rates))),
+            rank_interval(rank, len(gained)),
             (0.0, math.inf),
             "all",
         )
@@ -136,12 +136,15 @@ def check(results: Results) -> list[Claim]:
 def rank_interval(rank: float, n: int) -> tuple[float, float]:
     """95 % confidence of a rank correlation of n pairs (Fieller et al., 1957).
 
-    >>> print([round(end, 2) for end in rank_interval(0.8, 7)], rank_interval(1.0, 3))
-    [0.09, 0.97] (-1.0, 1.0)
+    By Student's quantile, for few pairs: of five, only a full order decides, as by permutations.
+
+    >>> print([round(end, 2) for end in rank_interval(0.8, 9)], rank_interval(1.0, 3))
+    [0.1, 0.97] (-1.0, 1.0)
     """
     if n <= 3 or math.isnan(rank):
         return -1.0, 1.0
-    centre, half = math.atanh(max(-_FULL, min(_FULL, rank))), 1.96 * math.sqrt(1.06 / (n - 3))
+    centre = math.atanh(max(-_FULL, min(_FULL, rank)))
+    half = t_quantile(n - 2) * math.sqrt(1.06 / (n - 3))
     return math.tanh(centre - half), math.tanh(centre + half)
 
 

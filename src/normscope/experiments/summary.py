@@ -27,7 +27,7 @@ or that of the two, if larger, with as few degrees of freedom as their seeds lea
 cells, brackets hold the lowest and the highest seed. A network that broke (NaN) counts as 0, and
 says nothing of the noise. So made, intervals cover the truth in 95 % of cases or more if cells are
 alike, and in about 90 % if the two are noisier than the others. What was made "from source" names
-the first digits of the SHA-256 of its modules.
+the first digits of the SHA-256 of its modules. A dash stands for what nothing can be said of.
 """
 # whose kNN of images was taken in bfloat16 and TF32, where a narrow cone of features is lost
 _COARSE = {"from source", "from source 7ecdf6f8fd", "from source 28403ab054"}

@@ -1,9 +1,9 @@
 """Table "wd_cut": kNN over cut constant and weight decay.
 
-SimCLR on CIFAR-100 and SimSiam, each with its weights divided by 1, 2, 4 or 8 at the start and
-with four weight decays; ours beside the paper's, colours by the points above c = 1. One seed: an
-interval is over the four weight decays, not over seeds, and by that measure the paper's own c = 4
-is inconclusive for SimCLR.
+SimCLR on CIFAR-100 (and, at paper scale, SimSiam) with its weights divided by 1, 2, 4 or 8 at the
+start and with four weight decays; ours beside the paper's, colours by the points above c = 1. One
+seed: an interval is over the four weight decays, not over seeds, and by that measure the paper's
+own c = 4 is inconclusive for SimCLR.
 
     normscope reproduce wd_cut --scale small
 

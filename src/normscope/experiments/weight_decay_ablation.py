@@ -1,7 +1,8 @@
 """Figure "weight_decay_ablation": weight decay against norms and kNN.
 
 SimCLR and SimSiam without weight decay, with the usual, and with far too much: the mean embedding
-norm (above; a line that leaves the panel goes on towards zero) and kNN (below) over epochs.
+norm (above; a line that leaves the panel goes on towards zero) and kNN (below) over epochs. Where
+weights vanish, their effective learning rate in the table grows without bound.
 
     normscope reproduce weight_decay_ablation --scale small
 
@@ -13,12 +14,22 @@ kNN accuracy", and the effect is "much more pronounced in the attraction-only se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from normscope.experiments.cell_views import Printed, plot_courses
-from normscope.experiments.cells import NAMES, Cell, cells_of, highest_rate, log_ratio, train_cells
+from normscope.experiments.cells import (
+    NAMES,
+    Cell,
+    Record,
+    cells_of,
+    highest_rate,
+    log_ratio,
+    train_cells,
+)
+from normscope.experiments.comparisons import above, gains_more
 from normscope.experiments.results import Claim, Results, Scale
 from normscope.experiments.runs import datasets_at, epochs_at
 
@@ -55,73 +66,68 @@ def check(results: Results) -> list[Claim]:
 
     Without decay SimCLR's norms should grow; of SimSiam's the paper says that they shrink even so.
     """
-    told = {
-        name: (sentence, paper, least)
-        for name, sentence, paper, least in (
-            ("collapses", "5e-2 lets the kNN collapse (share lost)", "collapse", COLLAPSED),
-            ("shrinks", "the usual decay keeps norms below none's (log quotient)", "lower", 0.0),
-            ("falls", "norms fall under the usual decay (log of first over last)", "fall", 0.0),
-            ("helps", "the usual decay improves the kNN (points)", "improved", 0.0),
-        )
+    cells = cells_of(results)
+    methods = {
+        NAMES[method]: [cells[row, NAMES[method], "text"] for row in ROWS] for method in DECAYS
     }
     claims = []
-    gains: dict[str, list[float]] = {}
-    for method in NAMES.values():
-        values = _by_seed(results, method)
-        if not values:
-            continue
-        gains[method] = values["helps"]
+    for method, (none, standard, high) in methods.items():
         grows = method == "SimCLR"
-        claims.append(
-            Claim.over_seeds(
+        claims += [
+            _over_seeds(
                 f"{method}: norms {'grow' if grows else 'shrink'} without weight decay (log of "
                 "last over first)",
-                values["grows"],
+                [log_ratio(run["norms"][-1], run["norms"][0]) for run in none["runs"]],
                 (0.0, math.inf) if grows else (-math.inf, 0.0),
                 paper="grow unconstrained" if grows else "can shrink",
-                recipe="text",
-            )
-        )
-        for name, (sentence, paper, least) in told.items():
-            claims.append(
-                Claim.over_seeds(
-                    f"{method}: {sentence}",
-                    values[name],
-                    (least, math.inf),
-                    paper=paper,
-                    recipe="text",
-                )
-            )
-    more = zip(gains["SimSiam"], gains["SimCLR"], strict=True)
+            ),
+            _over_seeds(
+                f"{method}: 5e-2 lets the kNN collapse (share lost)",
+                [1 - a["knn"] / max(b["knn"], 1e-9) for a, b in _by_seed(high, none)],
+                (COLLAPSED, math.inf),
+                paper="collapse",
+            ),
+            _over_seeds(
+                f"{method}: the usual decay keeps norms below none's (log quotient)",
+                [log_ratio(b["norm"], a["norm"]) for a, b in _by_seed(standard, none)],
+                (0.0, math.inf),
+                paper="lower",
+            ),
+            _over_seeds(
+                f"{method}: norms fall under the usual decay (log of first over last)",
+                [log_ratio(run["norms"][0], run["norms"][-1]) for run in standard["runs"]],
+                (0.0, math.inf),
+                paper="fall",
+            ),
+            above(
+                results,
+                f"{method}: the usual decay improves the kNN (points)",
+                standard,
+                none,
+                paper="improved",
+            ),
+        ]
+    pairs = {method: (standard, none) for method, (none, standard, _) in methods.items()}
     claims.append(
-        Claim.over_seeds(
+        gains_more(
+            results,
             "Weight decay improves SimSiam's kNN more than SimCLR's (points)",
-            [a - b for a, b in more],
-            (0.0, math.inf),
+            pairs["SimSiam"],
+            pairs["SimCLR"],
             paper="much more pronounced",
-            recipe="text",
         )
     )
     return claims
 
 
-def _by_seed(results: Results, method: str) -> dict[str, list[float]]:
-    """What each claim is about, by seed."""
-    cells = cells_of(results)
-    if (NONE, method, "text") not in cells:
-        return {}
-    none, standard, high = (cells[row, method, "text"]["runs"] for row in ROWS)
+def _by_seed(cell: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[Record, Record]]:
+    return zip(cell["runs"], base["runs"], strict=True)
 
-    def each(number: Callable[..., float], *rows: list) -> list[float]:
-        return [number(*runs) for runs in zip(*rows, strict=True)]
 
-    return {
-        "grows": each(lambda run: log_ratio(run["norms"][-1], run["norms"][0]), none),
-        "falls": each(lambda run: log_ratio(run["norms"][0], run["norms"][-1]), standard),
-        "collapses": each(lambda run, other: 1 - run["knn"] / max(other["knn"], 1e-9), high, none),
-        "shrinks": each(lambda run, other: log_ratio(other["norm"], run["norm"]), standard, none),
-        "helps": each(lambda run, other: 100 * (run["knn"] - other["knn"]), standard, none),
-    }
+def _over_seeds(
+    sentence: str, values: list[float], region: tuple[float, float], *, paper: str
+) -> Claim:
+    return Claim.over_seeds(sentence, values, region, paper=paper, recipe="text")
 
 
 def plot(results: Results) -> Figure:

@@ -1,7 +1,7 @@
 """Figure "weight_decay_imbalanced": weight decay on unbalanced CIFAR-10.
 
-As in weight_decay_ablation, with classes of exponentially fewer images; below, the effective
-learning rate, which is the learning rate over the mean embedding norm.
+As in weight_decay_ablation, with classes of exponentially fewer images; below, what the
+paper calls the effective learning rate, the learning rate over the mean embedding norm.
 
     normscope reproduce weight_decay_imbalanced --scale small
 

@@ -42,8 +42,10 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     because `cut_init_c` is unexpected (with `strict=False`, or when a part is loaded alone,
     PyTorch drops the record, and nothing can tell).
 
-    A cut raises the effective learning rate: at a very small norm, a rate that was right may be
-    too large.
+    A cut raises the effective learning rate. Where a batch norm follows every layer but those
+    before the loss, SGD after a cut of everything by c is SGD at c squared times the learning rate
+    (and as much weight decay a step), but for linear layers' biases and the batch norms' epsilon:
+    a rate that was right may be too large.
 
     Paper: Listing "cut_init", Section 6.
 

@@ -37,7 +37,7 @@ def _not_finite(record: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
     advice = "Lower the lr, clip gradients, or leave float16 for bfloat16."
     if "nonfinite" in record:
         share = record["nonfinite"]
-        line = f"{100 * share:.2g}% of the embeddings are NaN or infinite. {advice}"
+        line = f"{100 * share:.3g}% of the embeddings are NaN or infinite. {advice}"
         yield "embedding", share > 0, line
     if "growth_predicted" in record:
         broken = not math.isfinite(record["growth_predicted"]) and not record.get("nonfinite")
