@@ -56,7 +56,8 @@ def _module(name: str) -> str:
 
 
 def _entry(name: str, thing: Any) -> str:
-    signature = str(inspect.signature(thing)).replace("torch.", "")
+    plain = isinstance(thing, type) and thing.__init__ is ValueError.__init__  # an error's is C's
+    signature = "" if plain else str(inspect.signature(thing)).replace("torch.", "")
     signature = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", signature)  # annotations are strings
     if len(name + signature) > 88:
         inner, arrow, result = signature[1:].rpartition(")")
