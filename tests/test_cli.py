@@ -148,6 +148,36 @@ def test_seeds_are_used_and_recorded_where_something_is_random(tmp_path: Path) -
     assert len(random.data["shares"]) == random.seeds == 4
     assert random.provenance["command"].endswith("--scale smoke --seed 5 --seeds 4")
     assert Results.load(tmp_path / "fig1.smoke.json").seeds == 1
+    before = (tmp_path / "opposite_halves.smoke.json").read_bytes()
+    fewer = normscope("reproduce", "opposite_halves", *words[:4], "--seeds", 3, "--out", tmp_path)
+    assert fewer.returncode == 2
+    assert "--seeds must be at least 4, got 3." in fewer.stderr
+    assert (tmp_path / "opposite_halves.smoke.json").read_bytes() == before
+
+
+def test_a_summary_of_anothers_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "RESULTS.md").write_text("# Results\n\nmy notes\n")
+    done = normscope("reproduce", "fig1", "--scale", "smoke", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "RESULTS.md must be one that `reproduce` wrote" in done.stderr
+    assert (tmp_path / "RESULTS.md").read_text().endswith("my notes\n")
+    assert not (tmp_path / "fig1.smoke.json").exists()
+
+
+def test_a_sweep_that_is_terminated_says_so_and_keeps_its_run(tmp_path: Path) -> None:
+    words = ["reproduce", "cut_batch_size", "--scale", "smoke", "--out", str(tmp_path / "out")]
+    environment = os.environ | {"NORMSCOPE_RUNS": str(tmp_path / "runs"), "COLUMNS": "300"}
+    with subprocess.Popen(
+        [*COMMAND, *words], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.terminate()
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "the same command goes on" in errors
+    assert list(tmp_path.glob("runs/*/checkpoint.pt"))
 
 
 def test_a_smaller_scale_leaves_the_larger_ones_figure_and_summary(tmp_path: Path) -> None:

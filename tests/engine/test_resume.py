@@ -196,6 +196,44 @@ def test_a_folder_whose_first_write_was_killed_can_be_used(tmp_path: Path) -> No
     assert not list(folder.glob(".*.partial"))
 
 
+def test_a_run_that_is_refused_leaves_what_another_process_writes(undisturbed: Path) -> None:
+    half = undisturbed / ".evaluation.json.1234.partial"
+    half.write_text("{")
+    try:
+        with pytest.raises(ValueError, match="It is finished"):
+            train(SPEC, folder=undisturbed, device="cpu", quiet=True)
+        assert half.exists()
+    finally:
+        half.unlink()
+
+
+def test_damaged_metrics_are_named(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for text in ('{"kind": "step"', "[1]", '{"step": 1}'):
+        folder.metrics.write_text('{"kind": "step"}\n' + text)
+        with pytest.raises(ValueError, match=r"metrics\.jsonl must be as train wrote it"):
+            folder.read_metrics()
+
+
+FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+from normscope.cli import run
+run()
+"""
+
+
+def test_a_checkpoint_that_finds_no_space_is_told_in_one_line(tmp_path: Path) -> None:
+    words = ["train", "simclr", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "checkpoint.pt" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "run").glob(".*.partial"))
+
+
 def test_a_signal_in_the_last_evaluation_stops_the_caller(tmp_path: Path, monkeypatch) -> None:
     judge = loop.knn_and_norm
 

@@ -382,6 +382,21 @@ def test_processes_share_a_sweep_and_wait_for_each_other(tmp_path: Path, monkeyp
     assert run.metrics("epoch")[-1]["epoch"] == 3
 
 
+def test_missing_data_are_missed_before_anything_is_trained(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("NORMSCOPE_DATA", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="normscope data fetch cifar10"):
+        train_free([RunSpec(epochs=1), RunSpec(data="cifar10")])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_runs_go_where_the_environment_says(monkeypatch) -> None:
+    spec = RunSpec()
+    for value, root in (("", Path("runs")), ("~/r", Path.home() / "r"), ("/r", Path("/r"))):
+        monkeypatch.setenv("NORMSCOPE_RUNS", value)
+        assert folder_of(spec) == root / spec.name
+
+
 @pytest.mark.parametrize("recipe", cut_paths.READINGS)
 @pytest.mark.parametrize("method", cut_paths.FULL)
 def test_the_arms_of_the_cut_match_what_they_are_compared_with(method: str, recipe: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, cast
@@ -15,8 +16,8 @@ from normscope.cli.console import errors, out, refuse, writable_folder
 from normscope.experiments.ledger import Ledger
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results, Scale
+from normscope.experiments.runner import refuse_to_replace, write_summary
 from normscope.experiments.runner import reproduce as run_experiment
-from normscope.experiments.runner import write_summary
 from normscope.experiments.runs import OutOfTime, time_is_up, within
 from normscope.experiments.summary import claims_of, ours, stored_results, trained_for, true_if
 
@@ -81,6 +82,7 @@ def reproduce(
     if minutes is not None and not 0 < minutes < 60 * 24 * 365:
         refuse(f"--minutes must be more than 0 and less than a year, got {minutes:g}.")
     writable_folder(folder)
+    refuse_to_replace(names, cast(Scale, scale), seeds, folder)
     ledger = None
     if runs is not None:
         if runs.suffix != ".jsonl" or (runs.exists() and not runs.is_file()):
@@ -125,14 +127,14 @@ def _reproduce(
                     broken.append(f"{name}: {type(error).__name__}: {error}")
                 progress.start()
                 progress.advance(task)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
         late = time_is_up()
         why = "The time is up" if late else "Stopped"
         errors.print(f"{why}. {kept}; the same command goes on.")
         if not late:
             _print_claims(done)
-            return 130
+            return 128 + getattr(stop, "signal_number", signal.SIGINT)
     _print_claims(done)
     broken += [] if unsummed is None else [f"RESULTS.md: {unsummed}"]
     for line in broken:
@@ -147,7 +149,7 @@ def _summed(folder: Path) -> str | None:
     """Make RESULTS.md anew; why it could not be, if another result there can't be read."""
     try:
         write_summary(folder)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return str(error)
     return None
 

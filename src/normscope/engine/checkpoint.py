@@ -45,8 +45,14 @@ def save(
         "gradients": waiting,
         "progress": progress,
     }
-    with whole_file(path) as partial:
-        torch.save(state, partial)
+    with whole_file(path) as partial, partial.open("wb") as f:
+        try:
+            torch.save(state, f)
+        except RuntimeError as error:
+            cause = error.__context__  # torch hides a full disk behind an error of its own
+            if isinstance(cause, OSError):
+                raise OSError(cause.errno, cause.strerror, str(path)) from None
+            raise
 
 
 def load(path: Path, spec: RunSpec) -> dict[str, Any]:

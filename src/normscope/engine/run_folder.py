@@ -91,8 +91,6 @@ class RunFolder:
         Raises:
             ValueError: if another run is there, or this one and it was not asked to resume.
         """
-        for partial in self.path.glob(".*.partial"):  # of a process that was killed
-            partial.unlink()
         if self.spec_file.exists():
             if self.spec().hash != spec.hash:
                 advice = "Name another folder, or remove this one."
@@ -103,6 +101,9 @@ class RunFolder:
                 if self.result_file.exists():
                     advice = "It is finished: name another folder to train anew."
                 raise invalid("folder", "new", str(self.path), advice)
+        for partial in self.path.glob(".*.partial"):  # of a process that was killed
+            partial.unlink()
+        if self.spec_file.exists():
             return
         about = {
             "spec": spec.to_dict(),
@@ -150,7 +151,14 @@ class RunFolder:
         """Every record that was logged, in order."""
         if not self.metrics.exists():
             return []
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        try:
+            records = [json.loads(line) for line in self.metrics.read_text().splitlines()]
+            if all(isinstance(record, dict) and "kind" in record for record in records):
+                return records
+        except (ValueError, RecursionError):
+            pass
+        advice = "Remove the folder, and train anew."
+        raise invalid(str(self.metrics), "as train wrote it", "a damaged one", advice)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ def train_cells(
         for spec, every in zip(of_seed, runs, strict=True):
             run = trained(spec, weights=weights)
             if images.setdefault(spec.data, run.made["data_checksum"]) != run.made["data_checksum"]:
-                advice = f"{spec.name} has others. Leave out --runs to train it anew."
+                advice = (
+                    f"{spec.name} has others than those before it. Remove what is old from the "
+                    "file of runs, or its folder."
+                )
                 raise invalid(
                     "runs", f"of the same images of {spec.data}", "some of others", advice
                 )

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 
+from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.experiments.ledger import Ledger
 from normscope.experiments.registry import load
 from normscope.experiments.results import Claim, Results, Scale, provenance
 from normscope.experiments.runs import noted
-from normscope.experiments.summary import results_markdown
+from normscope.experiments.summary import HEADING, results_markdown
 from normscope.report import figures
 
 
@@ -35,9 +36,7 @@ def reproduce(
         folder: where `<name>.<scale>.json` and `figures/` go.
         ledger: runs that need not be trained; those that are trained are added.
     """
-    experiment = load(name)
-    # where nothing is random there is one seed, whatever is asked for
-    count = experiment.SEEDS[scale] if seeds is None or experiment.SEEDS[scale] == 1 else seeds
+    experiment, count = load(name), _count(name, scale, seeds)
     start = time.perf_counter()
     with noted(ledger) as runs:
         results = experiment.run(scale, seed, count)
@@ -52,10 +51,33 @@ def reproduce(
     return results, claims
 
 
+def _count(name: str, scale: Scale, seeds: int | None) -> int:
+    """How many seeds: where nothing is random there is one, whatever is asked for."""
+    usual = load(name).SEEDS[scale]
+    return usual if seeds is None or usual == 1 else seeds
+
+
+def refuse_to_replace(names: list[str], scale: Scale, seeds: int | None, folder: Path) -> None:
+    """Refuse to write over what more seeds have made, and over a RESULTS.md of another's.
+
+    Raises:
+        ValueError: before anything is run.
+    """
+    for name in names:
+        path, count = folder / f"{name}.{scale}.json", _count(name, scale, seeds)
+        if path.exists() and (stored := Results.load(path).seeds) > count:
+            advice = f"{path} has so many. Or name another --out, or remove it."
+            raise invalid("--seeds", f"at least {stored}", count, advice)
+    summary = folder / "RESULTS.md"
+    if summary.is_file() and not summary.read_bytes().startswith(HEADING.encode()):
+        advice = "Name another --out, or move it."
+        raise invalid(str(summary), "one that `reproduce` wrote", "another", advice)
+
+
 def write_summary(folder: Path) -> None:
     """Make RESULTS.md anew from all that is stored in a folder."""
     with whole_file(folder / "RESULTS.md") as partial:
-        partial.write_text(results_markdown(folder))
+        partial.write_text(results_markdown(folder), encoding="utf-8")
 
 
 def draw(results: Results, folder: Path) -> list[Path]:

@@ -75,7 +75,14 @@ _images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an expe
 
 
 def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
-    """Train what no other process is training: so several share a sweep, each its own runs."""
+    """Train what no other process is training: so several share a sweep, each its own runs.
+
+    Data that are missing are missed before anything is trained.
+    """
+    specs = [spec for spec in specs if weights or not (_ledger and _ledger.get(spec))]
+    begun = [spec for spec in specs if not RunFolder(folder_of(spec)).result_file.exists()]
+    for name in dict.fromkeys(spec.data for spec in begun):
+        _images(name, data.default_root())
     for spec in specs:
         with suppress(InUseError):
             _trained(spec, weights)
@@ -142,7 +149,7 @@ def _in_folder(spec: RunSpec) -> RunResult:
 
 def folder_of(spec: RunSpec) -> Path:
     """Below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` has its runs too."""
-    return Path(os.environ.get("NORMSCOPE_RUNS", "runs")) / spec.name
+    return Path(os.environ.get("NORMSCOPE_RUNS") or "runs").expanduser() / spec.name
 
 
 _used: dict[str, dict[str, Any]] = {}

@@ -14,9 +14,8 @@ from normscope.experiments.results import NOT_IN_PAPER, SCALES, Claim, Results
 from normscope.experiments.runs import spec_at
 
 T = TypeVar("T")
-_HEAD = """# Results
-
-Made from the JSON files in this folder by `normscope reproduce`; do not edit. A verdict is
+HEADING = "# Results\n\nMade from the JSON files in this folder by `normscope reproduce`"
+_HEAD = f"""{HEADING}; do not edit. A verdict is
 computed: *reproduced* if the 95 % confidence interval over seeds lies within the values for which
 the sentence is true, *not reproduced* if it lies outside, *inconclusive* if it straddles an edge.
 A claim that came out false stays, marked false. Where the paper prints words and no number, the
