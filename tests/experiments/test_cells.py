@@ -445,11 +445,11 @@ def test_a_cut_is_a_higher_learning_rate(method: str, scope: str) -> None:
         optimizer = torch.optim.SGD(learns.values(), rate, **decay)
         for _ in range(3):
             optimizer.zero_grad()
-            out = built(views, torch.zeros(8))
-            out.loss.backward()
+            built(views, torch.zeros(8)).loss.backward()
             optimizer.step()
         weights.append([cut * p.detach() for p in learns.values()])
-        directions.append(torch.nn.functional.normalize(out.embeddings.detach(), dim=-1))
+        embeddings = built(views, torch.zeros(8)).embeddings.detach()
+        directions.append(torch.nn.functional.normalize(embeddings, dim=-1))
     for one, other in zip(*weights, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
     torch.testing.assert_close(*directions, rtol=0, atol=1e-6)
