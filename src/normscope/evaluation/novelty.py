@@ -23,7 +23,8 @@ def novelty_scores(
     - `csi`: that times the norm (Tack et al., 2020).
     - `knn_distance`: minus the distance to the k-th neighbour on unit vectors (Sun et al., 2022).
     - `mahalanobis`: minus the squared distance to the reference's mean in its covariance, on raw
-      rows, as one cluster, shrunk by Ledoit and Wolf (2004) so that it can be inverted.
+      rows, as one cluster, shrunk by Ledoit and Wolf (2004) so that it can be inverted; of a
+      reference of one row again and again, the plain distance.
     - `energy`: $\log \sum_c \exp(\mathrm{logit}_c)$ of a linear probe on the reference, if it has
       labels (Liu et al., 2020).
 
@@ -81,8 +82,8 @@ def _mahalanobis(bank: Tensor, z: Tensor) -> Tensor:
         fourth += x.square().sum(1).square().sum() / m
     # how far the covariance is from a multiple of one, and how much of it is chance
     level = covariance.trace() / d
-    if not level > 0:
-        raise invalid("reference", "of rows that differ", "one row again and again", "Check it.")
+    if not level > 0:  # a network that collapsed: what is left is the plain distance
+        level = torch.ones_like(level)
     away = covariance.square().sum() - d * level**2
     chance = ((fourth - covariance.square().sum()) / m).clamp(min=0)
     share = (chance / away).clamp(max=1) if away > 0 else torch.ones_like(away)
