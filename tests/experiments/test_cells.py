@@ -361,22 +361,22 @@ def test_processes_share_a_sweep_and_wait_for_each_other(tmp_path: Path, monkeyp
     monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path))
     theirs, ours = RunSpec(epochs=3), RunSpec(epochs=1)
     metrics = folder_of(theirs) / "metrics.jsonl"
-    other = subprocess.Popen([sys.executable, "-c", SWEEP, "3", "1"])
-    try:
-        while other.poll() is None and not metrics.exists():
-            time.sleep(0.01)
-        os.kill(other.pid, signal.SIGSTOP)
-        train_free([theirs, ours])
-        assert (folder_of(ours) / "result.json").exists()
-        assert not (folder_of(theirs) / "result.json").exists()
-        with within(0.02), pytest.raises(OutOfTime):  # while the other stands still
-            trained(theirs)
-        goes_on = threading.Timer(1.5, os.kill, (other.pid, signal.SIGCONT))
-        goes_on.start()
-        run = trained(theirs)
-    finally:
-        os.kill(other.pid, signal.SIGCONT)
-    assert other.wait() == 0
+    with subprocess.Popen([sys.executable, "-c", SWEEP, "3", "1"]) as other:
+        try:
+            while other.poll() is None and not metrics.exists():
+                time.sleep(0.01)
+            os.kill(other.pid, signal.SIGSTOP)
+            train_free([theirs, ours])
+            assert (folder_of(ours) / "result.json").exists()
+            assert not (folder_of(theirs) / "result.json").exists()
+            with within(0.02), pytest.raises(OutOfTime):  # while the other stands still
+                trained(theirs)
+            goes_on = threading.Timer(1.5, os.kill, (other.pid, signal.SIGCONT))
+            goes_on.start()
+            run = trained(theirs)
+        finally:
+            os.kill(other.pid, signal.SIGCONT)
+    assert other.returncode == 0
     steps = [point["step"] for point in run.metrics("step")]
     assert steps == sorted(set(steps))
     assert run.metrics("epoch")[-1]["epoch"] == 3

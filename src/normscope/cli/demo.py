@@ -122,9 +122,8 @@ def _runs_section(runs: dict[str, RunResult]) -> Section:
             "embeddings learn slowly. Two ways out: divide all initial weights by a constant, or "
             "multiply each gradient by its norm (with a sixth of the learning rate).",
             "Cut-initialisation starts with short embeddings, and so with a large effective "
-            "learning rate. Digits are learnt quickly at the usual one, so that here both cost "
-            "accuracy instead of bringing it: whether they help depends on where the effective "
-            "learning rate was before.",
+            "learning rate. Whether that helps depends on where the rate was before; the table "
+            "tells for digits.",
         ],
         table=summary_table(runs),
         figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],

@@ -91,7 +91,8 @@ class RunFolder:
         Raises:
             ValueError: if another run is there, or this one and it was not asked to resume.
         """
-        if self.spec_file.exists():
+        known = self.spec_file.exists()
+        if known:
             if self.spec().hash != spec.hash:
                 advice = "Name another folder, or remove this one."
                 raise invalid("folder", "empty or this run's", str(self.path), advice)
@@ -103,7 +104,7 @@ class RunFolder:
                 raise invalid("folder", "new", str(self.path), advice)
         for partial in self.path.glob(".*.partial"):  # of a process that was killed
             partial.unlink()
-        if self.spec_file.exists():
+        if known:
             return
         about = {
             "spec": spec.to_dict(),

@@ -80,8 +80,8 @@ def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
     Data that are missing are missed before anything is trained.
     """
     specs = [spec for spec in specs if weights or not (_ledger and _ledger.get(spec))]
-    begun = [spec for spec in specs if not RunFolder(folder_of(spec)).result_file.exists()]
-    for name in dict.fromkeys(spec.data for spec in begun):
+    unfinished = [spec for spec in specs if not RunFolder(folder_of(spec)).result_file.exists()]
+    for name in dict.fromkeys(spec.data for spec in unfinished):
         _images(name, data.default_root())
     for spec in specs:
         with suppress(InUseError):
