@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from normscope import data
+from normscope.data import ImageArrays, Split
+from normscope.data.images import array_checksum
 from normscope.experiments import EXPERIMENTS, SCALES, Results, load, runs
 from normscope.experiments.runner import reproduce, write_summary
 
@@ -15,11 +20,25 @@ TRAINED = [name for name in EXPERIMENTS if name not in SIMULATIONS]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One epoch of a fifth of the digits: the contract asks for no more."""
+    few = fifth(data.load("digits"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NORMSCOPE_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setitem(runs._SETTINGS, "smoke", {"epochs": 1})  # the contract asks for no more
+        patch.setitem(runs._SETTINGS, "smoke", {"epochs": 1})
+        digits = replace(data.DATASETS["digits"], load=lambda _: few)
+        patch.setitem(data.DATASETS, "digits", digits)
+        runs._images.cache_clear()
         yield
+    runs._images.cache_clear()
+
+
+def fifth(whole: ImageArrays) -> ImageArrays:
+    train, test = (
+        Split(np.asarray(split.images)[::5], split.labels[::5])
+        for split in (whole.train, whole.test)
+    )
+    return replace(whole, train=train, test=test, checksum=array_checksum(train, test))
 
 
 @pytest.fixture(scope="module")

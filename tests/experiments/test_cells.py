@@ -401,7 +401,8 @@ def test_runs_go_where_the_environment_says(monkeypatch) -> None:
 @pytest.mark.parametrize("method", cut_paths.FULL)
 def test_the_arms_of_the_cut_match_what_they_are_compared_with(method: str, recipe: str) -> None:
     values = {"method": method, "data": "digits", "recipe": recipe}
-    c, arms = cut_paths.FULL[method], cut_paths._arms("smoke", method, values)
+    c, last = cut_paths.FULL[method], cut_paths.matched("smoke", method, values)
+    arms = cut_paths.arms_at("smoke", method, values, last)
     specs = {row: RunSpec(**values, **arm) for row, arm in arms.items()}
     cuts = (cut_paths.CUT, cut_paths.WEIGHTS, cut_paths.REST, cut_paths.EMBEDDINGS)
     norms = {row: cut_paths.initial_norm(specs[row]) for row in (cut_paths.DEFAULT, *cuts)}

@@ -14,7 +14,6 @@ from normscope.cli.side_by_side import train_side_by_side
 from normscope.engine import RunResult, RunSpec, Stopped, evaluate, train
 from normscope.experiments.registry import EXPERIMENTS, load
 from normscope.experiments.results import Claim, Results
-from normscope.experiments.runner import reproduce
 from normscope.report.evaluated import norms_section
 from normscope.report.figures import style
 from normscope.report.html import Page, Picture, Section, Table
@@ -63,7 +62,7 @@ def demo(
             for name, (spec, path) in wanted.items()
         }
         _evaluate(runs["SimCLR"].folder)
-        simulations = _simulate(folder / "results")
+        simulations = _simulate()
     except (Stopped, KeyboardInterrupt):
         errors.print("Stopped. What is finished is kept; the same command goes on.")
         raise typer.Exit(130) from None
@@ -84,13 +83,14 @@ def _evaluate(run: Path) -> None:
             evaluate(run)
 
 
-def _simulate(folder: Path) -> dict[str, tuple[Results, list[Claim]]]:
+def _simulate() -> dict[str, tuple[Results, list[Claim]]]:
     done = {}
-    names = [name for name in EXPERIMENTS if load(name).KIND == "simulation"]
     with errors.status("simulating") as status:
-        for name in names:
-            status.update(f"simulating {name}")
-            done[name] = reproduce(name, scale="smoke", seed=0, seeds=None, folder=folder)
+        for name in EXPERIMENTS:
+            if (experiment := load(name)).KIND == "simulation":
+                status.update(f"simulating {name}")
+                results = experiment.run("smoke", 0, experiment.SEEDS["smoke"])
+                done[name] = results, experiment.check(results)
     return done
 
 

@@ -1,7 +1,8 @@
 """Table "cut_batch_size": SimSiam with and without a cut, over the batch size.
 
-The kNN within the first fifth of the training, at the last epoch that has one (64 of 500), and at
-its end (which the figure shows); they stand for the paper's epochs 100 and 500.
+The mean embedding norm (above) and kNN (below) over epochs. The kNN within the first fifth of the
+training, at the last epoch that has one (64 of 500), and at its end stand for the paper's epochs
+100 and 500.
 
     normscope reproduce cut_batch_size --scale small
 
@@ -15,7 +16,7 @@ import math
 
 from matplotlib.figure import Figure
 
-from normscope.experiments.cell_views import Printed, plot_cells
+from normscope.experiments.cell_views import Printed, plot_courses
 from normscope.experiments.cells import Cell, Record, cells_of, per_cent, train_cells
 from normscope.experiments.ledger import Run
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale
@@ -110,5 +111,5 @@ def check(results: Results) -> list[Claim]:
 
 
 def plot(results: Results) -> Figure:
-    """The table's end as dots."""
-    return plot_cells(results)
+    """Norms and kNN over epochs, the early ones and the end."""
+    return plot_courses(results)
