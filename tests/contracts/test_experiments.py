@@ -21,7 +21,7 @@ TRAINED = [name for name in EXPERIMENTS if name not in SIMULATIONS]
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One epoch of a fifth of the digits: the contract asks for no more."""
+    """One epoch, of the balanced digits a fifth: the contract asks for no more."""
     few = fifth(data.load("digits"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NORMSCOPE_RUNS", str(tmp_path_factory.mktemp("runs")))

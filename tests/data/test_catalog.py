@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from normscope import data
+from normscope.data import arrays
 
 
 def test_unbalanced_digits_keep_fewer_of_each_class_and_the_whole_test_set() -> None:
@@ -193,8 +194,15 @@ def test_check_says_what_was_found(tmp_path: Path) -> None:
     assert data.check("cifar10h", tmp_path) == ["cifar10h: 10000 x 10"]
 
 
-def test_importing_data_stays_light() -> None:
-    code = "import sys, normscope.data; print([m for m in sys.modules if m.split('.')[0] in "
+def test_digits_are_the_same_wherever_scikit_learn_has_them(monkeypatch) -> None:
+    checksum = data.load("digits").checksum
+    monkeypatch.setattr(arrays, "find_spec", lambda _: None)
+    assert data.load("digits").checksum == checksum
+
+
+def test_data_and_digits_stay_light() -> None:
+    code = "import sys, normscope.data; normscope.data.load('digits'); "
+    code += "print([m for m in sys.modules if m.split('.')[0] in "
     code += "('PIL', 'sklearn', 'scipy', 'pyarrow', 'matplotlib')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

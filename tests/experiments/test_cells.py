@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from normscope import data
 from normscope.engine import RunSpec, train
 from normscope.engine.compose import build, invariant_names
 from normscope.experiments import (
@@ -401,8 +402,8 @@ def test_runs_go_where_the_environment_says(monkeypatch) -> None:
 @pytest.mark.parametrize("method", cut_paths.FULL)
 def test_the_arms_of_the_cut_match_what_they_are_compared_with(method: str, recipe: str) -> None:
     values = {"method": method, "data": "digits", "recipe": recipe}
-    c, last = cut_paths.FULL[method], cut_paths.matched("smoke", method, values)
-    arms = cut_paths.arms_at("smoke", method, values, last)
+    c, last_cut = cut_paths.FULL[method], cut_paths.last_cut("smoke", method, values)
+    arms = cut_paths.arms_at("smoke", method, values, last_cut=last_cut)
     specs = {row: RunSpec(**values, **arm) for row, arm in arms.items()}
     cuts = (cut_paths.CUT, cut_paths.WEIGHTS, cut_paths.REST, cut_paths.EMBEDDINGS)
     norms = {row: cut_paths.initial_norm(specs[row]) for row in (cut_paths.DEFAULT, *cuts)}
@@ -423,6 +424,29 @@ def test_the_arms_of_the_cut_match_what_they_are_compared_with(method: str, reci
     if cut_paths.SCALED in arms:
         assert specs[cut_paths.BY_MEAN].lr == specs[cut_paths.SCALED].lr < default.lr / 6
         assert specs[cut_paths.BY_SHARE].lr == default.lr
+
+
+def test_the_arms_at_small_scale_need_no_images(tmp_path: Path, monkeypatch) -> None:
+    cells: list[Cell] = []
+    monkeypatch.setattr(cut_paths, "train_cells", lambda *args, **_: cells.extend(args[4]))
+    monkeypatch.setenv("NORMSCOPE_DATA", str(tmp_path / "none"))
+    cut_paths.run("small", 0, 3)
+    cuts = {
+        (cell.values["method"], cell.recipe): cell.values["cut"]
+        for cell in cells
+        if cell.row == cut_paths.EMBEDDINGS
+    }
+    assert cuts == cut_paths.LAST_CUTS
+
+
+@pytest.mark.skipif(
+    not (data.default_root() / "cifar-10-batches-py").exists(), reason="no CIFAR-10"
+)
+@pytest.mark.parametrize(("method", "recipe"), cut_paths.LAST_CUTS)
+def test_the_last_layers_cut_at_small_scale_is_what_images_give(method: str, recipe: str) -> None:
+    values = {"method": method, "data": "cifar10", "recipe": recipe}
+    expected = cut_paths.LAST_CUTS[method, recipe]  # pyright: ignore[reportArgumentType]
+    assert cut_paths.last_cut("small", method, values) == expected
 
 
 @pytest.mark.parametrize(

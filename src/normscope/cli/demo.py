@@ -42,7 +42,7 @@ def demo(
 
     Trains SimCLR and SimSiam on scikit-learn's digits as they are, cut, and (SimCLR) behind
     GradScale; runs the paper's simulations at smoke scale; leaves one self-contained
-    report.html. Ctrl-C loses nothing: the same command goes on.
+    report.html. Ctrl-C loses nothing of a run: the same command goes on.
     """
     if epochs < 1:
         refuse(f"--epochs must be at least 1, got {epochs}.")
@@ -64,7 +64,7 @@ def demo(
         _evaluate(runs["SimCLR"].folder)
         simulations = _simulate()
     except (Stopped, KeyboardInterrupt):
-        errors.print("Stopped. What is finished is kept; the same command goes on.")
+        errors.print("Stopped. Every run is kept as it is; the same command goes on.")
         raise typer.Exit(130) from None
     page = folder / "report.html"
     _page(runs, simulations, time.perf_counter() - start).save(page)

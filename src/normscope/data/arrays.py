@@ -30,8 +30,8 @@ def read_digits() -> ImageArrays:
     Grey values of 0 to 16 become 0 to 255 on all three channels. Sorted by class, every fourth
     image is for testing: 1,347 for training and 450 for testing, always the same.
     """
-    table = np.loadtxt(_digits_file(), delimiter=",")
-    grey, labels = table[:, :-1], table[:, -1].astype(np.int64)
+    grey, labels = _digits()
+    labels = labels.astype(np.int64)
     grey = np.rint(grey * 255 / 16).astype(np.uint8).reshape(-1, 1, 8, 8)
     images = grey.repeat(3, axis=1)
     is_test = np.zeros(len(labels), bool)
@@ -43,13 +43,18 @@ def read_digits() -> ImageArrays:
     return ImageArrays("digits", train, test, classes, 8, "sklearn.datasets.load_digits", checksum)
 
 
-def _digits_file() -> Path:
-    """Where scikit-learn has its digits. To import it would take longer than all else together."""
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and labels, from the file where scikit-learn has them: its import takes seconds."""
     found = find_spec("sklearn")
     for folder in (found.submodule_search_locations or []) if found else []:
-        if (path := Path(folder, "datasets", "data", "digits.csv.gz")).exists():
-            return path
-    raise invalid("scikit-learn", "installed with its digits", "none", "Install it anew.")
+        path = Path(folder, "datasets", "data", "digits.csv.gz")
+        if path.exists():
+            table = np.loadtxt(path, delimiter=",")
+            return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits
+
+    grey, labels = load_digits(return_X_y=True)
+    return grey, labels
 
 
 def read_npz(path: Path) -> ImageArrays:

@@ -111,5 +111,5 @@ def check(results: Results) -> list[Claim]:
 
 
 def plot(results: Results) -> Figure:
-    """Norms and kNN over epochs, the early ones and the end."""
+    """Norms and kNN over epochs."""
     return plot_courses(results)

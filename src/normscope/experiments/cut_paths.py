@@ -61,9 +61,8 @@ SCALED, BY_MEAN, BY_SHARE = "GradScale", "GradScale, the mean alone", "GradScale
 MORE: dict[str, Printed] = {"rate": {}}
 LEVEL = 3.0  # points within which two arms count as level; three seeds of SimSiam tell no less
 HALF = 0.5  # the share of the cut's effect from which on a path counts as its carrier
-# How much the last layer is cut at small scale: as `matched` finds it on CIFAR-10, and written down
-# so that the table can be made again from stored runs alone.
-LAST: dict[tuple[str, Recipe], float] = {
+# What `last_cut` finds at small scale, so that the table can be made again without its images.
+LAST_CUTS: dict[tuple[str, Recipe], float] = {
     ("simclr", "text"): 10.2,
     ("simclr", "as_coded"): 5.92,
     ("simsiam", "text"): 70.2,
@@ -79,36 +78,26 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     cells = []
     for method, recipe in product(FULL, READINGS):
         values = {"method": method, "data": dataset, "recipe": recipe, **epochs}
-        last = LAST[method, recipe] if scale == "small" else matched(scale, method, values)
-        arms = arms_at(scale, method, values, last)
+        small = scale == "small"
+        cut = LAST_CUTS[method, recipe] if small else last_cut(scale, method, values)
+        arms = arms_at(scale, method, values, last_cut=cut)
         cells += [
             Cell(row, NAMES[method], {**values, **arm}, recipe=recipe) for row, arm in arms.items()
         ]
     return train_cells("cut_paths", scale, seed, seeds, cells, kept=highest_rate)
 
 
-def matched(scale: Scale, method: str, values: dict[str, Any]) -> float:
-    """The cut of the last layer that shortens embeddings as the full cut does.
-
-    Taken from fresh networks of seed 0, and to three digits: what is computed anew must give the
-    same spec on every machine.
-    """
+def last_cut(scale: Scale, method: str, values: dict[str, Any]) -> float:
+    """The cut of the last layer that shortens a fresh network's embeddings as the full cut does."""
     c = FULL[method]
     norm, shorter = (initial_norm(spec_at(scale, **values, cut=cut)) for cut in (1.0, c))
     return _short(norm / shorter)
 
 
 def arms_at(
-    scale: Scale, method: str, values: dict[str, Any], last: float
+    scale: Scale, method: str, values: dict[str, Any], *, last_cut: float
 ) -> dict[str, dict[str, Any]]:
-    """The values of each arm, by its name.
-
-    Args:
-        scale: of the runs.
-        method: its name.
-        values: of every arm's spec.
-        last: how much the last layer is cut.
-    """
+    """By the name of each arm, what its spec has beside `values`."""
     c, default = FULL[method], spec_at(scale, **values)
     raised: dict[str, Any] = {
         "lr": _short(default.lr * c**2),
@@ -121,7 +110,7 @@ def arms_at(
         CUT: {"cut": c},
         WEIGHTS: {"cut": c, "cut_scope": "invariant"},
         REST: {"cut": c, "cut_scope": "rest"},
-        EMBEDDINGS: {"cut": last, "cut_scope": "last"},
+        EMBEDDINGS: {"cut": last_cut, "cut_scope": "last"},
         RAISED: raised,
     }
     if method == "simclr" and values["recipe"] == "text":  # where the paper has GradScale
@@ -146,7 +135,7 @@ def initial_norm(spec: RunSpec) -> float:
 
 
 def _short(value: float) -> float:
-    """To three digits."""
+    """To three digits, so that a value computed on another machine names the same run."""
     return float(f"{value:.3g}")
 
 

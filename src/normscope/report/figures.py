@@ -59,6 +59,5 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         path = stem.with_name(stem.name + suffix)
         with whole_file(path) as partial, style():
             figure.savefig(partial, format=suffix[1:], metadata=metadata)
-        figure.set_layout_engine("none")  # found once, for it takes as long as the drawing
         paths.append(path)
     return paths
