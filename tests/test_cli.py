@@ -10,18 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.experiments import EXPERIMENTS, Results
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-c", "from normscope.cli import run; run()"]
-
-
-def normscope(*words: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"COLUMNS": "200"}
-    return subprocess.run(
-        [*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, env=environment
-    )
 
 
 def test_reproduce_leaves_results_figures_and_summary(tmp_path: Path) -> None:
@@ -115,7 +108,7 @@ def test_a_broken_experiment_is_status_one_and_the_others_are_kept(tmp_path: Pat
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     words = ["reproduce", "cos_sim_surface", "class_imbalance", "--scale", "paper"]
     with subprocess.Popen(
-        [*COMMAND, *words, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True
+        [*FRESH, *words, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True
     ) as process:
         finished = tmp_path / "RESULTS.md"
         deadline = time.monotonic() + 60
@@ -168,7 +161,7 @@ def test_a_sweep_that_is_terminated_says_so_and_keeps_its_run(tmp_path: Path) ->
     words = ["reproduce", "cut_batch_size", "--scale", "smoke", "--out", str(tmp_path / "out")]
     environment = os.environ | {"NORMSCOPE_RUNS": str(tmp_path / "runs"), "COLUMNS": "300"}
     with subprocess.Popen(
-        [*COMMAND, *words], stderr=subprocess.PIPE, text=True, env=environment
+        [*FRESH, *words], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         deadline = time.monotonic() + 120
         while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.test_cli import COMMAND, normscope  # pyright: ignore[reportMissingImports]
+from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder
 
@@ -161,7 +161,7 @@ def test_data_list_shows_every_dataset(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_stopped_saves_every_run_under_way(tmp_path: Path) -> None:
     words = ["demo", "--epochs", "500", "--out", str(tmp_path)]
-    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*FRESH, *words], stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120
         while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.command import normscope  # pyright: ignore[reportMissingImports]
 
 EPOCHS = 1
 # in float32 rounding grows some tenfold a step, and hides whether the two are the same
@@ -22,8 +23,7 @@ def losses(folder: Path) -> list[float]:
 def run(method: str, folder: Path, *more: str) -> list[float]:
     words = ["train", method, "--epochs", EPOCHS, "--log-every", 1, "--out", folder, "--quiet"]
     words += ["--precision", PRECISION]
-    command = [sys.executable, "-m", "normscope.cli", *map(str, words), "--device", "cpu", *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = normscope(*words, "--device", "cpu", *more)
     assert done.returncode == 0, done.stderr
     return losses(folder)
 
@@ -66,8 +66,7 @@ def test_a_refusal_by_one_process_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "normscope.cli", "train", "simclr", "--batch", "255"]
-    command += ["--devices", "2", "--device", "cpu", "--out", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = ["train", "simclr", "--batch", 255, "--devices", 2, "--device", "cpu"]
+    done = normscope(*words, "--out", tmp_path / "run")
     assert done.returncode == 2
     assert done.stderr.startswith("batch must be a multiple of 2 processes")

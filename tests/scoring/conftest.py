@@ -1,8 +1,5 @@
-"""Embeddings in every format, and the command as a user runs it."""
+"""Embeddings in every format."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-COMMAND = [sys.executable, "-m", "normscope.cli", "score"]
 Written = Callable[..., Path]
 
 
@@ -19,22 +15,6 @@ def embeddings(rows: int, seed: int, d: int = 8) -> np.ndarray:
     random = np.random.default_rng(seed)
     z = random.standard_normal((rows, d)) * random.uniform(0.5, 3, (rows, 1))
     return z.astype(np.float32)
-
-
-@pytest.fixture
-def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*words: object, **options) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-        return subprocess.run(
-            [*COMMAND, *map(str, words)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-            **options,
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.cli import app, run
 from normscope.evaluation.calibration import NormConfidence
 from normscope.scoring import fit_reference, open_embeddings, score_file
 from normscope.scoring.writers import written
 
-from .conftest import COMMAND, KINDS, embeddings
+from .conftest import KINDS, embeddings
 
 COLUMNS = ["id", "norm", "score", "novelty", "status"]
 
@@ -104,7 +105,7 @@ def test_npz_takes_as_many_parts_as_come(tmp_path: Path) -> None:
     assert found["norm"] == list(range(200))
 
 
-def test_the_command_scores_and_tells(tmp_path: Path, write, command) -> None:
+def test_the_command_scores_and_tells(tmp_path: Path, write) -> None:
     z = embeddings(1000, seed=1)
     z[3], z[4], z[5] = np.nan, np.inf, 0
     reference = embeddings(2000, seed=0)
@@ -113,7 +114,8 @@ def test_the_command_scores_and_tells(tmp_path: Path, write, command) -> None:
     np.save(labels, np.arange(2000) % 5)
     kept = tmp_path / "kept.npz"
     words = ["--labels", labels, "--save-reference", kept]
-    done = command(write(z, "npy"), "--reference", write(reference, "npy", "r"), *words)
+    files = write(z, "npy"), "--reference", write(reference, "npy", "r")
+    done = normscope("score", *files, *words)
     assert done.returncode == 0, done.stderr
     told, last = done.stdout.splitlines()
     assert told.startswith("the norm tells right from wrong with AUROC .")
@@ -248,7 +250,7 @@ def test_a_command_that_is_stopped_leaves_the_old_scores(tmp_path: Path, write, 
     old = tmp_path / "old.csv"
     old.write_text("old")
     words = [str(path), "--reference", str(path), "--out", str(old), "--force"]
-    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*FRESH, "score", *words], stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob(".*partial")) and time.monotonic() < deadline:
             time.sleep(0.01)

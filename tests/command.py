@@ -1,0 +1,57 @@
+"""`normscope` in a process of its own, forked from one that has imported it before.
+
+A new interpreter takes three to six seconds to import torch and Fabric. Tests that stop or kill a
+command from outside start one all the same.
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from multiprocessing import forkserver
+from pathlib import Path
+
+from normscope.cli import COMMANDS, run
+
+FRESH = [sys.executable, "-c", "from normscope.cli import run; run()"]  # a new interpreter
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([*(f"normscope.cli.{name}" for name in COMMANDS), "lightning_fabric"])
+_WIDE = {"COLUMNS": "200"}  # no line is folded
+
+
+def normscope(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; what it printed, and its exit status."""
+    _started()
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [Path(folder, name) for name in ("stdout", "stderr")]
+        arguments = list(map(str, words))
+        place = os.environ | _WIDE, Path.cwd(), texts
+        process = _FORKS.Process(target=_run, args=(arguments, *place))
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        printed = [text.read_text() for text in texts]
+    return subprocess.CompletedProcess(arguments, process.exitcode, *printed)
+
+
+def _started() -> None:
+    """Consoles measure their width when they are imported: the process that forks is wide too."""
+    before = dict(os.environ)
+    os.environ.update(_WIDE)
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(words: list[str], environment: dict[str, str], cwd: Path, texts: list[Path]) -> None:
+    for number, text in enumerate(texts, start=1):
+        with text.open("wb") as file:
+            os.dup2(file.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.argv = ["normscope", *words]
+    run()
