@@ -7,8 +7,8 @@ weight decay of 5e-4 in all of them: the mean embedding norm (above) and kNN (be
 
 Paper: ResNet-50 on CIFAR-10; no numbers are printed. Dividing "leads to immediate convergence
 improvements in all models" and "degrades gracefully: as c > 1 becomes c < 1, the embeddings stay
-large for longer and, as a result, the convergence is slower", "more pronounced in attraction-only
-models".
+large for longer and, as a result, the convergence is slower", and the cut has "a more pronounced
+effect in attraction-only models".
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ together, so that by SGD this is the full cut itself, but for biases of linear l
 batch norms' epsilon beside small variances. GradScale too does two things at once: it raises the
 rate of all embeddings by their mean norm, and shifts weight to large ones. One arm raises by the
 mean alone, so that the rates begin as GradScale's; one shifts by shares of the mean alone, so that
-they are the default's. Above, points of kNN above the default of the same seed: bars are means, dots
-seeds, lines intervals. Below, every seed's kNN against its highest effective learning rate,
+they are the default's. Above, points of kNN above the default of the same seed: bars are means,
+dots seeds, lines intervals. Below, every seed's kNN against its highest effective learning rate,
 lr / |w|², of the weights that a batch norm follows, times the mean norm under GradScale.
 
     normscope reproduce cut_paths --scale small

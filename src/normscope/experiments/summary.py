@@ -26,9 +26,9 @@ or that of the two, if larger, with as few degrees of freedom as their seeds lea
 cells, brackets hold the lowest and the highest seed. A network that broke (NaN) counts as 0, and
 says nothing of the noise. So made, intervals cover the truth in 95 % of cases or more if cells are
 alike, and in about 90 % if the two are noisier than the others. On a GPU a seed does not give the
-same bits twice: trained again, what two or three seeds decide narrowly can come out open. What was
-made "from source" names the first digits of the SHA-256 of its modules. A dash stands for what
-nothing can be said of.
+same bits twice: trained again, what two or three seeds decide can come out open. What was made
+"from source" names the first digits of the SHA-256 of its modules. A dash stands for what nothing
+can be said of.
 """
 _ROUNDING = 1e-9  # of an interval: a mean of differences that is nearer to zero is zero
 # whose kNN of images was taken in bfloat16 and TF32, where a narrow cone of features is lost
