@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
-from normscope.experiments import EXPERIMENTS, Results
+from normscope.experiments import EXPERIMENTS, Results, Scale, fig1
+from normscope.experiments.results import provenance
+from normscope.experiments.runner import reproduce
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,6 +71,7 @@ def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
     [
         (["reproduce", "fig9"], "convergence_sim, density, class_imbalance"),
         (["reproduce", "fig1", "--scale", "huge"], "--scale must be one of smoke, small, paper"),
+        (["reproduce", "density", "--seeds", "1000000000"], "--seeds must be at most 10000"),
         (["reproduce", "all", "--kind", "x"], "--kind must be simulation or training"),
         (["reproduce", "density", "--seeds", "1"], "--seeds must be at least 2, got 1."),
         (["reproduce", "list", "--out", "/dev/null"], "--out must be a folder"),
@@ -145,7 +148,27 @@ def test_seeds_are_used_and_recorded_where_something_is_random(tmp_path: Path) -
     fewer = normscope("reproduce", "opposite_halves", *words[:4], "--seeds", 3, "--out", tmp_path)
     assert fewer.returncode == 2
     assert "--seeds must be at least 4, got 3." in fewer.stderr
+    others = normscope("reproduce", "opposite_halves", *words[:2], "--seeds", 4, "--out", tmp_path)
+    assert others.returncode == 2
+    assert "--seed must be 5, with as many --seeds or more, got 0." in others.stderr
     assert (tmp_path / "opposite_halves.smoke.json").read_bytes() == before
+
+
+def test_what_another_process_stored_meanwhile_is_not_written_over(
+    tmp_path: Path, monkeypatch
+) -> None:
+    whole = fig1.run
+
+    def overtaken(scale: Scale, seed: int, seeds: int) -> Results:
+        results = whole(scale, seed, seeds)
+        made = provenance("of another", 1.0, gpu=False)
+        Results("fig1", scale, 3, 0, results.data, made).save(tmp_path)
+        return results
+
+    monkeypatch.setattr(fig1, "run", overtaken)
+    with pytest.raises(ValueError, match="--seeds must be at least 3, got 1"):
+        reproduce("fig1", scale="smoke", seed=0, seeds=1, folder=tmp_path)
+    assert Results.load(tmp_path / "fig1.smoke.json").seeds == 3
 
 
 def test_a_summary_of_anothers_is_not_written_over(tmp_path: Path) -> None:

@@ -43,6 +43,16 @@ def test_stored_runs_of_a_dataset_saw_the_same_images() -> None:
     assert len(seen) == len({data for data, _ in seen})
 
 
+def test_a_run_has_one_knn_wherever_it_is_stored() -> None:
+    found: dict[str, set[float]] = {}
+    for path in FOLDER.glob("*.json"):
+        for cell in Results.load(path).data.get("cells", []):
+            for run in cell["runs"]:
+                found.setdefault(run["run"], set()).add(run["knn"])
+    assert len(found) > 300
+    assert {name: knns for name, knns in found.items() if len(knns) > 1} == {}
+
+
 def test_tables_of_images_come_out_again_from_the_stored_runs(tmp_path: Path, monkeypatch) -> None:
     for name in ("NORMSCOPE_RUNS", "NORMSCOPE_DATA"):
         monkeypatch.setenv(name, str(tmp_path / "none"))  # whatever would be trained is refused

@@ -1,13 +1,15 @@
 """Section 5's experiments take the right numbers, and their claims can come out each way."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from normscope.engine import RunFolder, RunSpec
+from normscope import data
+from normscope.engine import RunFolder, RunSpec, made_with
 from normscope.experiments import cifar_norms, in_out_violin, norm_as_confidence, runs
 from normscope.experiments.results import Claim, Results
 from normscope.experiments.runs import datasets_at, epochs_at, judged, noted, spec_at
@@ -98,8 +100,9 @@ def evaluation(spec: RunSpec) -> dict[str, Any]:
 
 
 def test_every_seed_and_method_is_read_where_the_loss_acts(monkeypatch) -> None:
-    monkeypatch.setattr(in_out_violin, "judged", evaluation)
-    monkeypatch.setattr(norm_as_confidence, "judged", evaluation)
+    for experiment in (in_out_violin, norm_as_confidence):
+        monkeypatch.setattr(experiment, "judged", evaluation)
+        monkeypatch.setattr(experiment, "require", lambda _: None)
     found = in_out_violin.run("small", 1, 2).data
     pairs = {f"{m} on {d}" for m in in_out_violin.METHODS for d in ("cifar10", "cifar100")}
     assert set(found) == pairs
@@ -139,3 +142,28 @@ def test_a_run_is_trained_and_judged_once_until_what_it_depends_on_changes(
     stored.write_text(json.dumps(marked))
     monkeypatch.setattr(runs, "made_with", lambda _: {"normscope": "another"})
     assert judged(spec)["layers"] == first["layers"]
+
+
+def test_an_evaluation_without_the_other_cifar_is_stale_once_that_is_there(tmp_path: Path) -> None:
+    images = replace(data.load("digits"), name="cifar10")
+    assert made_with("cifar10", tmp_path)["novel"] == []
+    assert data.novel_to(images, tmp_path) == {}
+    (tmp_path / "cifar-100-binary").mkdir()
+    assert made_with("cifar10", tmp_path)["novel"] == ["cifar100"]
+    with pytest.raises(ValueError, match="cifar-100-binary"):  # and not taken for missing
+        data.novel_to(images, tmp_path)
+
+
+@pytest.mark.parametrize("experiment", [in_out_violin, norm_as_confidence])
+def test_data_that_are_missing_are_missed_before_anything_is_trained(
+    experiment, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("NORMSCOPE_DATA", str(tmp_path))
+    monkeypatch.setenv("NORMSCOPE_RUNS", str(tmp_path / "runs"))
+    there = replace(data.DATASETS["cifar10"], load=lambda _: data.load("digits"))
+    monkeypatch.setitem(data.DATASETS, "cifar10", there)
+    runs._images.cache_clear()
+    with pytest.raises(ValueError, match="cifar-100-python"):
+        experiment.run("small", 0, 2)
+    runs._images.cache_clear()
+    assert not (tmp_path / "runs").exists()

@@ -21,6 +21,7 @@ from normscope.experiments.runner import reproduce as run_experiment
 from normscope.experiments.runs import OutOfTime, time_is_up, within
 from normscope.experiments.summary import claims_of, ours, stored_results, trained_for, true_if
 
+_MOST_SEEDS = 10_000  # more than any interval needs
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
 
 
@@ -79,10 +80,12 @@ def reproduce(
     alone = seeds == 1 and all(load(name).SEEDS[cast(Scale, scale)] == 1 for name in names)
     if seeds is not None and seeds < 2 and not alone:
         refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
+    if seeds is not None and seeds > _MOST_SEEDS:
+        refuse(f"--seeds must be at most {_MOST_SEEDS}, got {seeds}.")
     if minutes is not None and not 0 < minutes < 60 * 24 * 365:
         refuse(f"--minutes must be more than 0 and less than a year, got {minutes:g}.")
     writable_folder(folder)
-    refuse_to_replace(names, cast(Scale, scale), seeds, folder)
+    refuse_to_replace(names, cast(Scale, scale), seed, seeds, folder)
     ledger = None
     if runs is not None:
         if runs.suffix != ".jsonl" or (runs.exists() and not runs.is_file()):
@@ -138,7 +141,7 @@ def _reproduce(
     _print_claims(done)
     broken += [] if unsummed is None else [f"RESULTS.md: {unsummed}"]
     for line in broken:
-        errors.print(f"broke: {line}", style="red", markup=False)
+        errors.print(f"broke: {line}", style="red", markup=False, soft_wrap=True)
     if done:
         kept = "Results and figures" if unsummed else "Results, figures and RESULTS.md"
         out.print(f"{kept} are in {folder}.", markup=False)
@@ -149,7 +152,7 @@ def _summed(folder: Path) -> str | None:
     """Make RESULTS.md anew; why it could not be, if another result there can't be read."""
     try:
         write_summary(folder)
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         return str(error)
     return None
 

@@ -4,7 +4,7 @@ from normscope.data.archives import fetch
 from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, default_root, load
 from normscope.data.human_labels import cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.data.images import ImageArrays, LazyImages, Split
-from normscope.data.novel import novel_to
+from normscope.data.novel import novel_to, others_there
 from normscope.data.publishers import Archive
 from normscope.data.resident import Batch, Resident
 from normscope.data.streamed import Streamed, source
@@ -28,6 +28,7 @@ __all__ = [
     "fetch",
     "load",
     "novel_to",
+    "others_there",
     "source",
     "vote_entropy",
 ]

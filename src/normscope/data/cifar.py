@@ -86,6 +86,11 @@ CIFAR100 = Published(
 )
 
 
+def is_there(root: Path, published: Published) -> bool:
+    """Whether a folder holds it, in either layout."""
+    return any((root / f).is_dir() for f in (published.python_folder, published.binary_folder))
+
+
 def read_cifar(root: Path, published: Published) -> ImageArrays:
     """CIFAR-10 or CIFAR-100, in file order; the Python layout is taken if both are there.
 
@@ -96,12 +101,12 @@ def read_cifar(root: Path, published: Published) -> ImageArrays:
     Raises:
         ValueError: if a file is missing, damaged, or not as published.
     """
-    binary = not (root / published.python_folder).is_dir()
-    folder = root / (published.binary_folder if binary else published.python_folder)
-    if not folder.is_dir():
+    if not is_there(root, published):
         constraint = f"a folder that holds {published.python_folder} or {published.binary_folder}"
         advice = f"Run: normscope data fetch {published.name}."
         raise invalid("root", constraint, str(root), advice)
+    binary = not (root / published.python_folder).is_dir()
+    folder = root / (published.binary_folder if binary else published.python_folder)
     read = _read_binary if binary else _read_python
     files = [read(folder, file, published.train_count, published) for file in published.train]
     train = Split(

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.data.catalog import load
+from normscope.data import cifar
+from normscope.data.catalog import default_root, load
 from normscope.data.images import ImageArrays
 
 _SCALES = (1, 2, 4, 8)  # sides of the patches, in sides of the result
+_OTHER = {"cifar10": cifar.CIFAR100, "cifar100": cifar.CIFAR10}
 
 
 def photograph_patches(n: int, *, side: int, seed: int = 0) -> np.ndarray:
@@ -61,19 +63,22 @@ def novel_to(arrays: ImageArrays, root: Path | None = None) -> dict[str, np.ndar
 
     For digits: patches of photographs, negatives, and digits laid over each other. For CIFAR-10
     the test images of CIFAR-100, and the reverse, if they are in the data folder. Else none.
+
+    Raises:
+        ValueError: if the other CIFAR is there, and not readable or not as published.
     """
-    test = arrays.test.images
     if arrays.name.split("-")[0] == "digits":
-        images = np.asarray(test)
+        images = np.asarray(arrays.test.images)
         return {
             "photographs": photograph_patches(len(images), side=arrays.side),
             "negatives": inverted(images),
             "overlaid": mixed(images),
         }
-    other = {"cifar10": "cifar100", "cifar100": "cifar10"}.get(arrays.name.split("-")[0])
-    if other is None:
-        return {}
-    try:
-        return {other: np.asarray(load(other, root).test.images)}
-    except ValueError:  # it is not there
-        return {}
+    others = others_there(arrays.name, root or default_root())
+    return {other: np.asarray(load(other, root).test.images) for other in others}
+
+
+def others_there(dataset: str, root: Path) -> list[str]:
+    """Which other dataset is new to networks trained on one, if the data folder has it."""
+    other = _OTHER.get(dataset.split("-")[0])
+    return [other.name] if other is not None and cifar.is_there(root, other) else []

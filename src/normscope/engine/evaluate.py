@@ -130,8 +130,12 @@ def _evaluated(
 
 def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
     """What an evaluation depends on beside the run: an older one is to be made anew."""
-    humans = trust.human_files(dataset, data_root or data.default_root())
-    return {"normscope": versions()["normscope"], "human_labels": sorted(humans)}
+    root = data_root or data.default_root()
+    return {
+        "normscope": versions()["normscope"],
+        "human_labels": sorted(trust.human_files(dataset, root)),
+        "novel": data.others_there(dataset, root),
+    }
 
 
 def _by_layer(

@@ -19,7 +19,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
-from normscope.experiments.runs import datasets_at, judged, spec_at
+from normscope.experiments.runs import datasets_at, judged, require, spec_at
 from normscope.report.figures import new_figure
 from normscope.report.norms import bars, violins
 
@@ -34,7 +34,9 @@ SLIGHTLY = 0.1  # of the training mean: what "slightly" allows, and "substantial
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train, and read the norms of every split."""
     data: dict[str, Any] = {}
-    for dataset in datasets_at(scale, "cifar10", "cifar100"):
+    datasets = datasets_at(scale, "cifar10", "cifar100")
+    require(datasets)
+    for dataset in datasets:
         for method in METHODS:
             every = [
                 judged(spec_at(scale, method=method, data=dataset, seed=s))

@@ -22,6 +22,13 @@ POINTS = 3  # log points whose mean is an epoch's end
 _PATIENCE = 30  # seconds to wait for another process that adds a run
 _KEYS = {"run", "spec", "knn", "norm", "made", "records"}
 _MADE = {"device": str, "hardware": str, "versions": dict, "data_checksum": str, "seconds": float}
+# by kind of record, what it must have; beside these it may have more numbers
+_RECORD_KEYS = {
+    "epoch": {"epoch", "knn", "norm_test"},
+    "step": {"epoch", "step", "norm_mean"},
+    "alarm": {"epoch", "step", "line"},
+    "course": {"steps", "lrs", "norms"},
+}
 _APART = 0.01, 0.25  # points of the course of norms: a share of the steps, or of log norm
 
 
@@ -57,7 +64,12 @@ class Run:
             points = [r for r in steps if r["epoch"] == epoch]
             records += [_mean(points[-POINTS:])] if points else []
         records += [*result.metrics("alarm"), _course(steps)]
-        return cls(result.spec, result.knn, result.norm, made, rounded(records))
+        run = cls(result.spec, result.knn, result.norm, made, rounded(records))
+        try:
+            return cls.read(run.line())
+        except ValueError as error:
+            advice = "Remove it, and train anew."
+            raise invalid(str(result.folder), "a whole run", str(error), advice) from None
 
     @classmethod
     def read(cls, line: str) -> Run:
@@ -66,7 +78,7 @@ class Run:
         Raises:
             ValueError: if it is anything else.
         """
-        stored = json.loads(line, parse_constant=_no_number)
+        stored = json.loads(line, parse_constant=_no_number, parse_float=_finite)
         if not isinstance(stored, dict) or set(stored) != _KEYS:
             raise ValueError(f"it is no object of {', '.join(sorted(_KEYS))}")
         spec = RunSpec.from_dict(stored["spec"])
@@ -75,8 +87,15 @@ class Run:
         made, records = stored["made"], stored["records"]
         if not isinstance(made, dict) or {k: type(v) for k, v in made.items()} != _MADE:
             raise ValueError("made must say on what and how long")
+        if made["seconds"] < 0 or {type(value) for value in made["versions"].values()} - {str}:
+            raise ValueError("made must have versions and seconds that there can be")
         _check_records(records)
         knn, norm = _number(stored["knn"], most=1.0), _number(stored["norm"], most=math.inf)
+        last = [record for record in records if record["kind"] == "epoch"][-1]
+        if last["epoch"] != spec.epochs or not (
+            _same(last["knn"], knn) and _same(last["norm_test"], norm)
+        ):
+            raise ValueError("its last epoch says otherwise")
         return cls(spec, knn, norm, made, records)
 
     def line(self) -> str:
@@ -94,6 +113,16 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
+def _finite(text: str) -> float:
+    """JSON's own reader takes 1e999 for infinity."""
+    return float(text) if math.isfinite(float(text)) else _no_number(text)
+
+
+def _same(kept: float | None, value: float) -> bool:
+    """Whether a number of the records is one of the run's, but for its rounding."""
+    return math.isnan(value) if kept is None else math.isclose(kept, value, rel_tol=1e-4)
+
+
 def _number(value: object, *, most: float) -> float:
     """What JSON has for a number from 0 up: null stands for NaN."""
     if value is None:
@@ -106,8 +135,10 @@ def _number(value: object, *, most: float) -> float:
 def _check_records(records: Any) -> None:
     """Refuse what `Run.of` would not have kept."""
     kinds = [record["kind"] for record in records]
-    if kinds.count("course") != 1 or not set(kinds) <= {"epoch", "step", "alarm", "course"}:
+    if kinds.count("course") != 1 or not set(kinds) <= _RECORD_KEYS.keys():
         raise ValueError("records must be epochs, steps, alarms and one course")
+    for record in records:
+        _check_record(record)
     epochs = [record for record in records if record["kind"] == "epoch"]
     for record in epochs:
         _number(record["knn"], most=1.0)
@@ -115,6 +146,20 @@ def _check_records(records: Any) -> None:
     (course,) = (record for record in records if record["kind"] == "course")
     if not epochs or len({len(course[key]) for key in ("steps", "lrs", "norms")}) != 1:
         raise ValueError("there is no epoch, or a course with gaps")
+
+
+def _check_record(record: dict[str, Any]) -> None:
+    missing = _RECORD_KEYS[record["kind"]] - record.keys()
+    if missing:
+        raise ValueError(f"a record has no {min(missing)}")
+    for key, value in record.items():
+        kinds = {type(x) for x in value} if isinstance(value, list) else {type(value)}
+        if key in ("kind", "line"):
+            allowed: set[type] = {str}
+        else:
+            allowed = {int} if key in ("epoch", "step") else {int, float, type(None)}
+        if kinds - allowed:
+            raise ValueError(f"a record's {key} is {value!r}"[:80])
 
 
 def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from normscope.evaluation import spearman
 from normscope.experiments.results import NOT_IN_PAPER, Claim, Results, Scale, rounded
-from normscope.experiments.runs import datasets_at, judged, spec_at
+from normscope.experiments.runs import datasets_at, judged, require, spec_at
 from normscope.report.figures import BLUE, GREEN, ORANGE, PINK, new_figure
 from normscope.report.norms import against_norm
 
@@ -48,7 +48,9 @@ SENTENCES = {
 def run(scale: Scale, seed: int, seeds: int) -> Results:
     """Train, and set the norms against what each panel shows."""
     data: dict[str, Any] = {panel: {} for panel in PANELS}
-    for dataset in datasets_at(scale, "cifar10", "cifar100"):
+    datasets = datasets_at(scale, "cifar10", "cifar100")
+    require(datasets)
+    for dataset in datasets:
         for method in METHODS:
             for s in range(seed, seed + seeds):
                 found = judged(spec_at(scale, method=method, data=dataset, seed=s))["confidence"]

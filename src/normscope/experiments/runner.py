@@ -46,6 +46,7 @@ def reproduce(
     if runs:
         results.provenance["runs"] = dict(runs)
     claims = experiment.check(results)  # before anything is stored: what can't be judged is broken
+    refuse_to_replace([name], scale, seed, seeds, folder)  # of another process, meanwhile
     path = results.save(folder)
     draw(Results.load(path), folder)
     return results, claims
@@ -57,17 +58,26 @@ def _count(name: str, scale: Scale, seeds: int | None) -> int:
     return usual if seeds is None or usual == 1 else seeds
 
 
-def refuse_to_replace(names: list[str], scale: Scale, seeds: int | None, folder: Path) -> None:
-    """Refuse to write over what more seeds have made, and over a RESULTS.md of another's.
+def refuse_to_replace(
+    names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path
+) -> None:
+    """Refuse to write over what more or other seeds have made, and over a RESULTS.md of another's.
 
     Raises:
-        ValueError: before anything is run.
+        ValueError: if something is there that would be lost.
     """
     for name in names:
         path, count = folder / f"{name}.{scale}.json", _count(name, scale, seeds)
-        if path.exists() and (stored := Results.load(path).seeds) > count:
-            advice = f"{path} has so many. Or name another --out, or remove it."
-            raise invalid("--seeds", f"at least {stored}", count, advice)
+        if not path.exists():
+            continue
+        stored = Results.load(path)
+        advice = f"{path} has so many. Or name another --out, or remove it."
+        if stored.seeds > count:
+            raise invalid("--seeds", f"at least {stored.seeds}", count, advice)
+        if not seed <= stored.seed <= stored.seed + stored.seeds <= seed + count:
+            begins = f"{stored.seed}, with as many --seeds or more"
+            advice = advice.replace("so many", "the seeds from there on")
+            raise invalid("--seed", begins, seed, advice)
     summary = folder / "RESULTS.md"
     if summary.is_file() and not summary.read_bytes().startswith(HEADING.encode()):
         advice = "Name another --out, or move it."

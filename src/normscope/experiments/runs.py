@@ -74,6 +74,12 @@ def time_is_up() -> bool:
 _images = lru_cache(maxsize=1)(data.load)  # one set serves most runs of an experiment
 
 
+def require(datasets: Iterable[str]) -> None:
+    """Miss data that are missing before anything is trained."""
+    for name in datasets:
+        _images(name, data.default_root())
+
+
 def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
     """Train what no other process is training: so several share a sweep, each its own runs.
 
@@ -81,8 +87,7 @@ def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
     """
     specs = [spec for spec in specs if weights or not (_ledger and _ledger.get(spec))]
     unfinished = [spec for spec in specs if not RunFolder(folder_of(spec)).result_file.exists()]
-    for name in dict.fromkeys(spec.data for spec in unfinished):
-        _images(name, data.default_root())
+    require(dict.fromkeys(spec.data for spec in unfinished))
     for spec in specs:
         with suppress(InUseError):
             _trained(spec, weights)

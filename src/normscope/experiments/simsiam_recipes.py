@@ -136,12 +136,13 @@ def check(results: Results) -> list[Claim]:
 def rank_interval(rank: float, n: int) -> tuple[float, float]:
     """95 % confidence of a rank correlation of n pairs (Fieller et al., 1957).
 
-    By Student's quantile, for few pairs: of five, only a full order decides, as by permutations.
+    By Student's quantile, for few pairs: of five, only a full order decides, as by permutations, of
+    which four have too few.
 
-    >>> print([round(end, 2) for end in rank_interval(0.8, 9)], rank_interval(1.0, 3))
+    >>> print([round(end, 2) for end in rank_interval(0.8, 9)], rank_interval(1.0, 4))
     [0.1, 0.97] (-1.0, 1.0)
     """
-    if n <= 3 or math.isnan(rank):
+    if n <= 4 or math.isnan(rank):
         return -1.0, 1.0
     centre = math.atanh(max(-_FULL, min(_FULL, rank)))
     half = t_quantile(n - 2) * math.sqrt(1.06 / (n - 3))

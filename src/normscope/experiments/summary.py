@@ -22,13 +22,17 @@ A claim that came out false stays, marked false. Where the paper prints words an
 edge is ours.
 Where a cell of a table is set against another of its method, the noise is that of all the method's
 cells, taken as alike (what is left once each cell has its mean and each seed of a column its own),
-or that of the two, if larger, with as few degrees of freedom as their seeds leave. In a table's
-cells, brackets hold the lowest and the highest seed. A network that broke (NaN) counts as 0, and
-says nothing of the noise. So made, intervals cover the truth in 95 % of cases or more if cells are
-alike, and in about 90 % if the two are noisier than the others. On a GPU a seed does not give the
-same bits twice: trained again, what two or three seeds decide can come out open. What was made
-"from source" names the first digits of the SHA-256 of its modules. A dash stands for what nothing
-can be said of.
+or that of the two, if larger, with as few degrees of freedom as their seeds leave: the same runs
+can have a wider interval in one table than in another. In a table's cells, brackets hold the lowest
+and the highest seed. A network that broke (NaN) counts as 0, and says nothing of the noise. So
+made, intervals cover the truth in 95 % of cases or more if cells are alike, and in about 90 % if
+the two are noisier than the others.
+On a GPU a seed does not give the same bits twice: trained again, what two or three seeds decide can
+come out open.
+The command under a table trains its runs. With `--runs results/runs.jsonl` it takes those on images
+from there, without data or a GPU. A table's JSON names the run of every seed, of which runs.jsonl
+has the spec, the course and what made it. What was made "from source" names the first digits of the
+SHA-256 of its modules (the first runs name none). A dash stands for what nothing can be said of.
 """
 _ROUNDING = 1e-9  # of an interval: a mean of differences that is nearer to zero is zero
 # whose kNN of images was taken in bfloat16 and TF32, where a narrow cone of features is lost
