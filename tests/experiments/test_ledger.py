@@ -182,23 +182,35 @@ def test_a_course_is_kept_closer_where_norms_change() -> None:
         lambda line: line.replace('"run"', '"probe": 1, "run"', 1),
         lambda line: line.replace('"knn": 0.', '"knn": 0.0', 1),  # its last epoch has another
         lambda line: re.sub(r'"norm": [\d.]+', '"norm": null', line, count=1),
-        lambda line: re.sub(r'"norm": [\d.]+', '"norm": 1e999', line, count=1),
+        lambda line: re.sub(r'"seconds": [\d.]+', '"seconds": 1e999', line, count=1),
         lambda line: line.replace('"seconds": ', '"seconds": -', 1),
         lambda line: line.replace('"torch": ', '"torch": [], "pytorch": ', 1),
         lambda line: line.replace('"norm_mean"', '"mean"'),
         lambda line: re.sub(r'"lr": [\d.e-]+', '"lr": "high"', line),
         lambda line: line.replace('"epoch": 1,', '"epoch": "1",'),
         lambda line: line.replace('"epoch", "epoch": 3', '"epoch", "epoch": 4'),
-        lambda line: line.replace('"seconds": ', '"seconds": 1', 1),  # another run of the spec
     ],
 )
 def test_another_file_is_refused_by_its_line(spoilt, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     line = Run.of(RunResult.load(folder)).line()
-    path.write_text(f"{line}\n{spoilt(line)}\n")
-    with pytest.raises(ValueError, match=r"runs\.jsonl must be a file of runs .*line 2") as caught:
+    path.write_text(f"{spoilt(line)}\n")
+    with pytest.raises(ValueError, match=r"runs\.jsonl must be a file of runs .*line 1") as caught:
         Ledger(path)
     assert "\n" not in str(caught.value)
+
+
+def test_another_run_of_a_spec_is_refused_and_the_same_one_is_not(
+    folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    line = Run.of(RunResult.load(folder)).line()
+    path.write_text(f"{line}\n{line}\n")
+    assert [run.spec for run in Ledger(path)] == [SPEC]
+    other = line.replace('"seconds": ', '"seconds": 1', 1)
+    path.write_text(f"{line}\n{other}\n")
+    with pytest.raises(ValueError, match="line 2: another run of the same spec"):
+        Ledger(path)
 
 
 def test_a_run_with_an_impossible_number_is_refused_without_a_file_of_runs_too(
