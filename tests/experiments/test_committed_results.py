@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from normscope.experiments import EXPERIMENTS, load
-from normscope.experiments.ledger import Ledger
+from normscope.experiments.ledger import Ledger, Run
 from normscope.experiments.results import Results
 from normscope.experiments.results_page import results_page
 from normscope.experiments.runs import noted
@@ -65,6 +65,28 @@ def test_tables_of_images_come_out_again_from_the_stored_runs(tmp_path: Path, mo
             made = load(stored.experiment).run(stored.scale, stored.seed, stored.seeds)
         assert json.loads(json.dumps(made.data)) == stored.data
         assert used == stored.provenance["runs"]
+
+
+def test_the_findings_tell_what_a_second_training_changes(tmp_path: Path) -> None:
+    both = [(FOLDER / name).read_text().splitlines() for name in ("runs.jsonl", "again.jsonl")]
+    latest = {Run.read(line).spec.name: line for lines in both for line in lines}
+    (tmp_path / "swapped.jsonl").write_text("\n".join(latest.values()))
+    (again,) = Ledger(FOLDER / "again.jsonl")
+    pairs = []
+    for path in FOLDER.glob("*.small.json"):
+        stored = Results.load(path)
+        if "cells" in stored.data and again.spec.name in stored.provenance["runs"]:
+            experiment = load(stored.experiment)
+            with noted(Ledger(tmp_path / "swapped.jsonl")):
+                made = experiment.run(stored.scale, stored.seed, stored.seeds)
+            pairs += zip(claims_of(stored), experiment.check(made), strict=True)
+    changed = [(a, b) for a, b in pairs if ours(a) != ours(b)]
+    turned = [(a, b) for a, b in changed if a.verdict != b.verdict]
+    findings = (FOLDER.parent / "docs" / "findings.md").read_text()
+    assert f"Of their {len(pairs)} intervals {len(changed)} change" in findings
+    assert len(turned) == 4
+    assert all(f"{ours(a)} | {b.value:.4g}, from" in findings for a, b in turned)
+    assert {b.verdict for _, b in turned} == {"inconclusive"}
 
 
 def test_intervals_in_the_findings_are_those_of_the_results_that_they_name() -> None:
