@@ -71,12 +71,11 @@ def refuse_to_replace(
         if not path.exists():
             continue
         stored = Results.load(path)
-        advice = f"{path} has so many. Or name another --out, or remove it."
+        advice = f"{path} has those. Or name another --out, or remove it."
         if stored.seeds > count:
             raise invalid("--seeds", f"at least {stored.seeds}", count, advice)
         if not seed <= stored.seed <= stored.seed + stored.seeds <= seed + count:
             begins = f"{stored.seed}, with as many --seeds or more"
-            advice = advice.replace("so many", "the seeds from there on")
             raise invalid("--seed", begins, seed, advice)
     summary = folder / "RESULTS.md"
     if summary.is_file() and not summary.read_bytes().startswith(HEADING.encode()):
