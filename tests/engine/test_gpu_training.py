@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.bits import assert_same  # pyright: ignore[reportMissingImports]
 
 from normscope.data import Batch, source
 from normscope.data.folders import read_folder
 from normscope.engine import RunSpec, evaluate, train
+from normscope.engine.loop import Loop
 from normscope.engine.step import RecordedStep, Step
 from normscope.methods import METHODS
 
@@ -27,6 +29,42 @@ def test_method_trains_on_the_gpu_and_the_monitor_sees_its_gradient(name, tmp_pa
     records = result.metrics("step")
     assert all(math.isfinite(r["norm_mean"]) for r in records)
     assert all(r["growth_predicted"] >= 0 for r in records)
+
+
+class FellError(Exception):
+    """A run's end before its time."""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"method": name, "batch": 128} for name in METHODS),
+        {"method": "simclr", "net": "resnet18", "grad_scale": 1.0},
+        {"method": "simsiam", "net": "resnet18", "recipe": "as_coded", "batch": 256},
+    ],
+    ids=lambda values: "-".join(map(str, values.values())),
+)
+def test_a_seed_gives_the_same_bits_twice_and_when_resumed(
+    values, tmp_path: Path, monkeypatch
+) -> None:
+    spec = RunSpec(**values, epochs=3, log_every=1)
+    for name in ("first", "second"):
+        train(spec, folder=tmp_path / name, device="cuda", quiet=True)
+    assert_same(tmp_path / "second", tmp_path / "first")
+    save = Loop._save
+
+    def save_and_fall(loop: Loop) -> None:
+        save(loop)
+        if loop.progress.step == 8:
+            raise FellError
+
+    monkeypatch.setattr(Loop, "_save", save_and_fall)
+    options = {"folder": tmp_path / "cut", "device": "cuda", "quiet": True}
+    with pytest.raises(FellError):
+        train(spec, **options, checkpoint_seconds=0)
+    monkeypatch.undo()
+    train(spec, **options, resume=True)
+    assert_same(tmp_path / "cut", tmp_path / "first")
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.bits import assert_same  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder, RunResult, RunSpec, Stopped, evaluate, loop, train
 from normscope.report.runs import curves, summary_table
@@ -40,24 +41,6 @@ def wait_for_lines(run: RunFolder, count: int, process: subprocess.Popen[str]) -
         if run.metrics.exists() and run.metrics.read_bytes().count(b"\n") >= count:
             return
         time.sleep(0.002)
-
-
-def contents(folder: Path) -> tuple[dict[str, torch.Tensor], bytes]:
-    run = RunFolder(folder)
-    state = torch.load(run.checkpoint, weights_only=True)
-    flat = {f"method.{k}": v for k, v in state["method"].items()}
-    for index, values in state["optimizer"]["state"].items():
-        flat |= {f"optimizer.{index}.{k}": v for k, v in values.items() if v is not None}
-    return flat, run.metrics.read_bytes()
-
-
-def assert_same(folder: Path, reference: Path) -> None:
-    weights, metrics = contents(folder)
-    expected_weights, expected_metrics = contents(reference)
-    assert metrics == expected_metrics
-    assert weights.keys() == expected_weights.keys()
-    for name, value in expected_weights.items():
-        assert torch.equal(weights[name], value), name
 
 
 @pytest.fixture(scope="module")
