@@ -11,7 +11,8 @@ import pytest
 import normscope
 
 SOURCE = Path(normscope.__file__).parent
-PRIVATE = {"_checks", "_environment", "_files", "_kernels", "_sphere"}  # small, and open to all
+# small, and open to all
+PRIVATE = {"_checks", "_environment", "_files", "_kernels", "_sphere", "_threads"}
 EVALUATED = {"evaluation", "engine"}
 
 # folder -> the other folders of ours that it may import

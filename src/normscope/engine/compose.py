@@ -7,6 +7,7 @@ import threading
 import torch
 from torch import Tensor, nn
 
+from normscope._threads import one_thread
 from normscope.engine.spec import CutScope, RunSpec
 from normscope.interventions import GradScale, cut_init_, scale_invariant_parameters
 from normscope.methods import METHODS, Method
@@ -58,7 +59,8 @@ def invariant_names(method: Method, side: int) -> set[str]:
     shapes = tuple((name, *p.shape) for name, p in method.named_parameters())
     alike = (type(method), type(method.backbone), shapes)
     if alike not in _invariant:
-        _invariant[alike] = _found_invariant(method, side)
+        with one_thread():
+            _invariant[alike] = _found_invariant(method, side)
     return set(_invariant[alike])
 
 

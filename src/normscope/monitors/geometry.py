@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
 from normscope._sphere import unit
+from normscope._threads import one_thread
 from normscope.monitors.observation import Observation
 
 _UNIFORMITY_ROWS = 512  # 131 thousand pairs: a mean over them is steady to a percent or so
@@ -79,17 +77,6 @@ def gram(z: Tensor) -> Tensor:
 
 def rank_of_gram(square: Tensor) -> Tensor:
     """RankMe from z's `gram`, best on the host: on a GPU, eigenvalues take longer than a step."""
-    with _one_thread():
+    with one_thread():
         sigma = torch.linalg.eigvalsh(square).clamp_min(0).sqrt()
     return torch.special.entr(sigma / sigma.sum()).sum().exp()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Inside this, torch has one thread: with a small matrix, several wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

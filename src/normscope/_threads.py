@@ -1,0 +1,22 @@
+"""How many threads small work has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside this, torch has one thread: with small tensors, several wait for each other.
+
+    Beside another process on the same cores they wait for minutes.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
