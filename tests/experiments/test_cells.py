@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -139,17 +140,13 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
         assert found is not None
         assert found.freedom == 2 * 39 * 2
         assert found.deviation == pytest.approx(strays, rel=0.2)
+    points, strays = difference(results, cells[1], cells[0])
+    square = 2 * noise(results, "simclr", "knn").deviation ** 2
+    mixed = (square + 2 * statistics.variance(points)) / 3  # as one seed more
+    assert strays == (pytest.approx(math.sqrt(mixed)), 3)
     claim = above(results, "second above first", cells[1], cells[0])
-    points, strays = difference(results, cells[1], cells[0])
-    assert strays.deviation == pytest.approx(
-        max(math.sqrt(2) * noise(results, "simclr", "knn").deviation, statistics.stdev(points))
-    )
-    half = t_quantile(strays.freedom) * strays.deviation / math.sqrt(3)
+    half = t_quantile(3) * strays.deviation / math.sqrt(3)
     assert claim.interval[1] - claim.value == pytest.approx(half)
-    cells[1]["runs"][0]["knn"] += 0.2  # two that stray further than the others
-    points, strays = difference(results, cells[1], cells[0])
-    assert strays.deviation == pytest.approx(statistics.stdev(points))
-    assert strays.freedom == 2
     before = noise(results, "simclr", "knn")
     broken = {"runs": [{"knn": 0.0, "norm": None}] * 3}
     cells.append({**cells[0], "row": "broken", **broken})
@@ -158,25 +155,54 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
     assert noise(alone, "simclr", "knn") is None
 
 
-@pytest.mark.parametrize(("strays", "least"), [(0.3, 0.95), (0.9, 0.89), (3.0, 0.89)])
-def test_intervals_hold_if_cells_are_alike_and_nearly_if_not(strays: float, least: float) -> None:
+def tables_of_noise(rng, spread: float, strays: float) -> Results:
+    """Six cells of two seeds whose noise differs by factors about e ** spread; two stray more."""
+    cells = []
+    for column, factor in (("quiet", 1.0), ("quiet too", 1.0), ("noisy", strays)):
+        for row in ("default", "cut"):
+            noise = 0.3 * factor * math.exp(spread * rng.normal())
+            knns = 50 + rng.normal(0, noise, 2)
+            cells.append(
+                {
+                    "row": row,
+                    "column": column,
+                    "recipe": "text",
+                    "values": {"method": "simclr"},
+                    "runs": [{"knn": knn / 100, "norm": 9.0} for knn in knns],
+                }
+            )
+    return Results("accuracies", "small", 2, 0, {"key": "knn", "cells": cells})
+
+
+@pytest.mark.parametrize(
+    ("spread", "strays", "least"),
+    [(0.0, 1.0, 0.95), (1.0, 1.0, 0.94), (0.0, 3.0, 0.87), (0.0, 10.0, 0.83)],
+)
+def test_intervals_hold_if_noise_differs_and_nearly_if_a_pair_is_the_noisiest(
+    spread, strays, least
+) -> None:
     rng, hits, tables = np.random.default_rng(1), 0, 1500
     for _ in range(tables):
-        cells = [
-            {
-                "row": row,
-                "column": column,
-                "recipe": "text",
-                "values": {"method": "simclr"},
-                "runs": [{"knn": x / 100, "norm": 9.0} for x in 50 + rng.normal(0, noise, 2)],
-            }
-            for column, noise in (("quiet", 0.3), ("quiet too", 0.3), ("noisy", strays))
-            for row in ("default", "cut")
-        ]
-        results = Results("accuracies", "small", 2, 0, {"key": "knn", "cells": cells})
-        low, high = above(results, "equal", cells[-1], cells[-2]).interval
+        results = tables_of_noise(rng, spread, strays)
+        *_, base, cell = results.data["cells"]
+        low, high = above(results, "equal", cell, base).interval
         hits += low <= 0 <= high
     assert hits / tables > least
+
+
+def test_an_interval_does_not_leap_with_the_noise_of_other_cells() -> None:
+    results = tables_of_noise(np.random.default_rng(1), 0.0, 1.0)
+    *others, base, cell = results.data["cells"]
+    cell["runs"][0]["knn"] += 0.003
+    widths = []
+    for factor in np.linspace(0, 3, 61):
+        for other in others:
+            for run, stray in zip(other["runs"], (-1, 1), strict=True):
+                run["knn"] = 0.5 + (stray if other["row"] == "cut" else -stray) * factor * 0.003
+        low, high = above(results, "equal", cell, base).interval
+        widths.append(high - low)
+    assert widths == sorted(widths)
+    assert all(wider < 1.1 * width for width, wider in pairwise(widths))
 
 
 def test_table_sets_the_papers_cell_beside_ours() -> None:

@@ -110,18 +110,24 @@ def share(
 def difference(
     results: Results, cell: Mapping[str, Any], base: Mapping[str, Any], key: str = "knn"
 ) -> tuple[list[float], Noise]:
-    """Points of a share between two cells of a method, seed by seed, and how far one strays.
+    r"""Points of a share between two cells of a method, seed by seed, and how far one strays.
 
-    Two or three seeds say little of that, so it is taken from all the method's cells; from these
-    two alone, with the few degrees of freedom that they have, where they stray further, for not all
-    cells need be alike. Seeds that are all alike say nothing, and anything is possible.
+    Two or three seeds say little of that, and cells need not be alike. So what all the method's
+    cells say counts as one seed more: with their variance $s_0^2$ of a difference, and the pair's
+    own $s^2$ over n seeds, it is $(s_0^2 + (n - 1) s^2) / n$ with n degrees of freedom, or as many
+    as $s_0^2$ has, if fewer (a moderated t, Smyth 2004, whose prior has one degree). Seeds that are
+    all alike say nothing, and anything is possible.
     """
     points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
-    strays = Noise(statistics.stdev(points), len(points) - 1) if len(points) > 1 else Noise(0.0, 1)
+    own = len(points) - 1
+    square = statistics.variance(points) if own else 0.0
+    freedom = max(1, own)
     every = noise(results, base["values"]["method"], key)
     if every is not None:
-        strays = max(strays, Noise(math.sqrt(2) * every.deviation, every.freedom))
-    return points, strays if strays.deviation > _ALIKE else Noise(math.inf, strays.freedom)
+        square = (2 * every.deviation**2 + own * square) / (1 + own)
+        freedom = min(1 + own, every.freedom)
+    deviation = math.sqrt(square)
+    return points, Noise(deviation if deviation > _ALIKE else math.inf, freedom)
 
 
 def noise(results: Results, method: str, key: str) -> Noise | None:
