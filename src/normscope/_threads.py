@@ -12,7 +12,7 @@ import torch
 def one_thread() -> Iterator[None]:
     """Inside this, torch has one thread: with small tensors, several wait for each other.
 
-    Beside another process on the same cores they wait for minutes.
+    Most of all beside another process on the same cores.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

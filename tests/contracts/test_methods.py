@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope.engine import RunSpec, train
+from normscope.engine import RunSpec, compose, train
 from normscope.engine.compose import build, invariant_names
 from normscope.interventions import GradScale
 from normscope.methods import METHODS, StepOutput
@@ -136,6 +136,25 @@ def test_a_network_is_probed_whatever_side_it_trains_at(net: str, side: int) -> 
     method = build(RunSpec(data="cifar10", net=net, options={"dimension": 8}), side=side)
     names = invariant_names(method, side)
     assert any(n.startswith("backbone") for n in names) == ("resnet" in net)
+
+
+def test_a_network_is_probed_by_one_thread(monkeypatch) -> None:
+    during = []
+
+    def found(*_: object) -> set[str]:
+        during.append(torch.get_num_threads())
+        return set()
+
+    monkeypatch.setattr(compose, "scale_invariant_parameters", found)
+    monkeypatch.setattr(compose, "_invariant", {})
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        invariant_names(build(RunSpec(), side=8), 8)
+        assert during == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,6 +1,9 @@
 """Training on a GPU: compiled, in bf16, channels last."""
 
 import math
+import os
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -81,6 +84,20 @@ def test_recorded_steps_train_as_steps_one_by_one(accumulate, tmp_path: Path, mo
     # bf16 and the order of sums set them apart, a little more at each step
     torch.testing.assert_close(recorded, plain, rtol=0.03, atol=0)
     torch.testing.assert_close(recorded[:8], plain[:8], rtol=2e-3, atol=0)
+
+
+def test_a_process_that_has_multiplied_before_still_trains(tmp_path: Path) -> None:
+    code = f"""
+import torch
+x = torch.ones(8, 8, device="cuda")
+x @ x
+from normscope.engine import RunSpec, train
+train(RunSpec(epochs=1), folder={str(tmp_path / "run")!r}, device="cuda", quiet=True)
+"""
+    free = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
+    done = subprocess.run([sys.executable, "-c", code], env=free, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"CUBLAS_WORKSPACE_CONFIG" in done.stderr  # PyTorch's warning
 
 
 def write_pictures(folder: Path, *, train: int) -> None:

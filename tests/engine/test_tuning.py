@@ -1,11 +1,13 @@
 """What a run asks of a GPU is given back."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 import torch
 
+from normscope.engine import tuning
 from normscope.engine.tuning import tuned
 
 
@@ -20,20 +22,33 @@ def asked() -> tuple[object, ...]:
 
 @pytest.fixture
 def own() -> Iterator[tuple[object, ...]]:
-    """What somebody has asked of a GPU before a run."""
+    """What somebody has asked of a GPU before a run: nothing as a run asks it."""
     cudnn = torch.backends.cudnn
     torch.set_float32_matmul_precision("medium")
-    cudnn.benchmark = True
+    cudnn.benchmark, cudnn.allow_tf32 = True, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
     yield asked()
     torch.set_float32_matmul_precision("highest")
-    cudnn.benchmark = False
+    cudnn.benchmark, cudnn.allow_tf32 = False, True
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(("precision", "products"), [("auto", "high"), ("32", "highest")])
-def test_on_a_gpu_sums_have_an_order_and_no_algorithm_wins_a_race(precision, products, own) -> None:
+def test_on_a_gpu_sums_have_an_order_and_no_algorithm_wins_a_race(
+    precision, products, own, monkeypatch
+) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     with suppress(KeyError), tuned(torch.device("cuda"), precision):
         assert asked() == (products, precision == "auto", False, True, False, False)
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
         raise KeyError
+    assert asked() == own
+
+
+def test_pytorch_warns_where_it_would_refuse_every_product(own, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "_refuses_products", lambda _: True)
+    with tuned(torch.device("cuda"), "auto"):
+        assert asked()[3:5] == (True, True)
     assert asked() == own
 
 

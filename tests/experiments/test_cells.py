@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -155,50 +155,78 @@ def test_noise_is_what_neither_cells_nor_seeds_explain() -> None:
     assert noise(alone, "simclr", "knn") is None
 
 
-def tables_of_noise(rng, spread: float, strays: float) -> Results:
-    """Six cells of two seeds whose noise differs by factors about e ** spread; two stray more."""
+def table_of_noise(rng, columns: int, rows: int, spread: float, strays: float) -> Results:
+    """Cells of two seeds whose noise differs by factors about e ** spread; the last two stray."""
     cells = []
-    for column, factor in (("quiet", 1.0), ("quiet too", 1.0), ("noisy", strays)):
-        for row in ("default", "cut"):
-            noise = 0.3 * factor * math.exp(spread * rng.normal())
-            knns = 50 + rng.normal(0, noise, 2)
-            cells.append(
-                {
-                    "row": row,
-                    "column": column,
-                    "recipe": "text",
-                    "values": {"method": "simclr"},
-                    "runs": [{"knn": knn / 100, "norm": 9.0} for knn in knns],
-                }
-            )
+    for column, row in product(range(columns), range(rows)):
+        last = column == columns - 1 and row >= rows - 2
+        noise = 0.3 * (strays if last else 1.0) * math.exp(spread * rng.normal())
+        cells.append(
+            {
+                "row": str(row),
+                "column": str(column),
+                "recipe": "text",
+                "values": {"method": "simclr"},
+                "runs": [{"knn": x / 100, "norm": 9.0} for x in 50 + rng.normal(0, noise, 2)],
+            }
+        )
     return Results("accuracies", "small", 2, 0, {"key": "knn", "cells": cells})
 
 
 @pytest.mark.parametrize(
-    ("spread", "strays", "least"),
-    [(0.0, 1.0, 0.95), (1.0, 1.0, 0.94), (0.0, 3.0, 0.87), (0.0, 10.0, 0.83)],
+    ("columns", "rows", "spread", "strays", "least"),
+    [
+        (3, 2, 0.0, 1.0, 0.95),
+        (3, 2, 1.0, 1.0, 0.94),
+        (1, 3, 1.0, 1.0, 0.91),
+        (2, 2, 1.0, 1.0, 0.91),
+        (3, 2, 0.0, 3.0, 0.87),
+        (3, 2, 0.0, 10.0, 0.82),
+    ],
 )
 def test_intervals_hold_if_noise_differs_and_nearly_if_a_pair_is_the_noisiest(
-    spread, strays, least
+    columns, rows, spread, strays, least
 ) -> None:
     rng, hits, tables = np.random.default_rng(1), 0, 1500
     for _ in range(tables):
-        results = tables_of_noise(rng, spread, strays)
+        results = table_of_noise(rng, columns, rows, spread, strays)
         *_, base, cell = results.data["cells"]
         low, high = above(results, "equal", cell, base).interval
         hits += low <= 0 <= high
     assert hits / tables > least
 
 
+def test_a_pair_alone_has_the_noise_of_its_own_seeds() -> None:
+    rng = np.random.default_rng(1)
+    alone = table_of_noise(rng, 1, 2, 0.0, 1.0)  # the pair is all there is
+    base, cell = alone.data["cells"]
+    points, strays = difference(alone, cell, base)
+    assert strays == (pytest.approx(statistics.stdev(points)), 1)
+    broken = table_of_noise(rng, 1, 2, 0.0, 1.0)  # no cell tells
+    for run in (run for cell in broken.data["cells"] for run in cell["runs"]):
+        run["norm"] = None
+    base, cell = broken.data["cells"]
+    points, strays = difference(broken, cell, base)
+    assert strays == (pytest.approx(statistics.stdev(points)), 1)
+
+
+def test_networks_at_chance_say_nothing_of_the_noise() -> None:
+    results = table_of_noise(np.random.default_rng(1), 2, 3, 0.0, 1.0)
+    before = noise(results, "simclr", "knn")
+    chance = {"row": "chance", "runs": [{"knn": 0.1, "norm": 1e-20}] * 2}
+    results.data["cells"].append({**results.data["cells"][0], **chance})
+    assert noise(results, "simclr", "knn") == before
+
+
 def test_an_interval_does_not_leap_with_the_noise_of_other_cells() -> None:
-    results = tables_of_noise(np.random.default_rng(1), 0.0, 1.0)
+    results = table_of_noise(np.random.default_rng(1), 3, 2, 0.0, 1.0)
     *others, base, cell = results.data["cells"]
     cell["runs"][0]["knn"] += 0.003
     widths = []
-    for factor in np.linspace(0, 3, 61):
+    for factor in np.linspace(0.05, 3, 60):
         for other in others:
             for run, stray in zip(other["runs"], (-1, 1), strict=True):
-                run["knn"] = 0.5 + (stray if other["row"] == "cut" else -stray) * factor * 0.003
+                run["knn"] = 0.5 + (stray if other["row"] == "1" else -stray) * factor * 0.003
         low, high = above(results, "equal", cell, base).interval
         widths.append(high - low)
     assert widths == sorted(widths)

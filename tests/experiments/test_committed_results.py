@@ -9,7 +9,13 @@ from normscope.experiments.ledger import Ledger, Run
 from normscope.experiments.results import Results
 from normscope.experiments.results_page import results_page
 from normscope.experiments.runs import noted
-from normscope.experiments.summary import claims_of, ours, results_markdown, stored_results
+from normscope.experiments.summary import (
+    UNORDERED,
+    claims_of,
+    ours,
+    results_markdown,
+    stored_results,
+)
 
 FOLDER = Path(__file__).parents[2] / "results"
 
@@ -41,6 +47,11 @@ def test_stored_runs_of_a_dataset_saw_the_same_images() -> None:
     seen = {(run.spec.data, run.made["data_checksum"]) for run in Ledger(FOLDER / "runs.jsonl")}
     assert seen
     assert len(seen) == len({data for data, _ in seen})
+
+
+def test_of_every_stored_run_it_is_known_whether_its_seed_gives_the_same_bits() -> None:
+    versions = {run.made["versions"]["normscope"] for run in Ledger(FOLDER / "runs.jsonl")}
+    assert versions - UNORDERED == {"from source 19f05efb97"}  # add what is trained later
 
 
 def test_a_run_has_one_knn_wherever_it_is_stored() -> None:

@@ -46,7 +46,8 @@ def train(
         spec: what to train.
         folder: of the run; `runs/<name>` unless given.
         resume: go on from the folder's checkpoint, if there is one. The weights come out as if
-            nothing had happened. A finished run is returned as it is.
+            nothing had happened, on a CPU with as many threads and on one GPU of the same kind. A
+            finished run is returned as it is.
         device: `"auto"` takes a GPU if there is one.
         data_root: where datasets are; see `normscope data list`.
         images: what `spec.data` names, if it is loaded already.

@@ -14,8 +14,10 @@ import torch
 def tuned(device: torch.device, precision: str) -> Iterator[None]:
     """Inside this, a GPU's products and convolutions are those of a run; afterwards as before.
 
-    A seed then gives the same bits each time, on GPUs of one kind: sums have an order, and no
-    algorithm is chosen by a race. PyTorch refuses what knows no order.
+    A seed then gives the same bits each time, on one GPU of the same kind with the same PyTorch:
+    sums have an order, and no algorithm is chosen by a race. PyTorch refuses what knows no order,
+    or warns of it, if products came before the setting that it asks for. The setting,
+    $CUBLAS_WORKSPACE_CONFIG, stays.
 
     Args:
         device: where the run is; a CPU's stay as they are.
@@ -25,20 +27,33 @@ def tuned(device: torch.device, precision: str) -> Iterator[None]:
         yield
         return
     cudnn: Any = torch.backends.cudnn
-    memory: Any = torch.utils.deterministic
+    deterministic: Any = torch.utils.deterministic
     tf32 = precision in ("auto", "bf16")
     products = torch.get_float32_matmul_precision()
-    before = cudnn.benchmark, cudnn.allow_tf32, memory.fill_uninitialized_memory
-    ordered = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else PyTorch refuses products
+    before = cudnn.benchmark, cudnn.allow_tf32, deterministic.fill_uninitialized_memory
+    was_ordered = torch.are_deterministic_algorithms_enabled()
+    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     cudnn.benchmark, cudnn.allow_tf32 = False, tf32
-    memory.fill_uninitialized_memory = False  # which costs a pass, and finds faults alone
+    deterministic.fill_uninitialized_memory = False  # a pass over memory, to find faults by
     torch.use_deterministic_algorithms(True)
+    if _refuses_products(device):
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(products)
-        cudnn.benchmark, cudnn.allow_tf32, memory.fill_uninitialized_memory = before
-        torch.use_deterministic_algorithms(ordered, warn_only=warns)
+        cudnn.benchmark, cudnn.allow_tf32, deterministic.fill_uninitialized_memory = before
+        torch.use_deterministic_algorithms(was_ordered, warn_only=only_warned)
+
+
+def _refuses_products(device: torch.device) -> bool:
+    """Whether PyTorch does: it looks at cuBLAS's setting once, at a process's first product."""
+    if not torch.cuda.is_available():
+        return False
+    try:
+        torch.ones(1, 1, device=device).mm(torch.ones(1, 1, device=device))
+    except RuntimeError:
+        return True
+    return False

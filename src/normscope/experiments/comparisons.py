@@ -84,8 +84,8 @@ def share(
     r"""A claim on the share of a gain that a part of it has: (part - base) / (whole - base).
 
     Its interval is Fieller's: the shares $s$ for which `part - s whole - (1 - s) base`, whose
-    variance is $1 + s^2 + (1 - s)^2$ times that of a cell, may be zero. Nothing is known of a share
-    of what may be nothing.
+    variance is $1 + s^2 + (1 - s)^2$ times that of a cell, may be zero. The noise is the larger of
+    what `difference` has for part and whole. Nothing is known of a share of what may be nothing.
 
     Args:
         results: with all cells.
@@ -115,8 +115,10 @@ def difference(
     Two or three seeds say little of that, and cells need not be alike. So what all the method's
     cells say counts as one seed more: with their variance $s_0^2$ of a difference, and the pair's
     own $s^2$ over n seeds, it is $(s_0^2 + (n - 1) s^2) / n$ with n degrees of freedom, or as many
-    as $s_0^2$ has, if fewer (a moderated t, Smyth 2004, whose prior has one degree). Seeds that are
-    all alike say nothing, and anything is possible.
+    as $s_0^2$ has, if fewer. That is a moderated t (Smyth 2004) whose prior has one degree, and
+    holds the pair too: with more degrees, pairs noisier than the rest are covered too seldom. The
+    pair's own is all there is where no other cell tells. Seeds that are all alike say nothing, and
+    anything is possible.
     """
     points = [a - b for a, b in zip(per_cent(cell, key), per_cent(base, key), strict=True)]
     own = len(points) - 1
@@ -134,12 +136,14 @@ def noise(results: Results, method: str, key: str) -> Noise | None:
     """How far a share, in per cent, strays in a method's cells, all alike; None if nothing tells.
 
     What is left once each cell has its mean, and each seed of a column and reading its own: two
-    cells are compared seed by seed. A cell in which a network broke tells nothing of it.
+    cells are compared seed by seed. A cell in which a network broke tells nothing of it, nor one
+    whose seeds are all alike, such as networks at chance.
     """
     blocks: dict[tuple[str, str], list[list[float]]] = {}
     for cell in results.data["cells"]:
-        if cell["values"]["method"] == method and not broken(cell):
-            values = per_cent(cell, key)
+        values = per_cent(cell, key)
+        told = not broken(cell) and (len(values) == 1 or max(values) - min(values) > _ALIKE)
+        if cell["values"]["method"] == method and told:
             mean = statistics.fmean(values)
             here = blocks.setdefault((cell["column"], cell["recipe"]), [])
             here.append([value - mean for value in values])

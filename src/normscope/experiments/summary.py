@@ -24,12 +24,13 @@ Where a cell of a table is set against another of its method, the noise is that 
 all the method's cells say of it (once each cell has its mean and each seed of a column its own)
 counts as one seed more: the same runs can have a wider interval in one table than in another. In a
 table's cells, brackets hold the lowest and the highest seed. A network that broke (NaN) counts as
-0, and says nothing of the others' noise. So made, intervals cover the truth in 95 % of cases or
-more, also if cells differ in their noise as ours do; in nine of ten cases if the two are three
-times as noisy as all others, and in five of six if ten times.
-A seed gives the same bits each time, on GPUs of one kind too. Runs on a GPU that are older than
-that are counted under their table: trained again, they come out a little different, and a verdict
-near its edge can change.
+0; its cell, and one whose seeds are all alike, says nothing of the others' noise. So made,
+intervals cover the truth in 95 % of cases or more (92 % in tables of three or four cells), also if
+the noise of cells differs threefold; in nine of ten if the two are three times as noisy as all
+others, and in five of six if ten times.
+On one GPU of the same kind, with the same versions, a seed gives the same bits each time. Runs that
+are older than that are counted under their table: trained again, they come out a little different,
+and a verdict near its edge can change.
 The command under a table trains its runs. With `--runs results/runs.jsonl` it takes those on images
 from there, without data or a GPU. A table's JSON names the run of every seed, of which runs.jsonl
 has the spec, the course and what made it. What was made "from source" names the first digits of the
@@ -39,7 +40,7 @@ _ROUNDING = 1e-9  # of an interval: a mean of differences that is nearer to zero
 # whose kNN of images was taken in bfloat16 and TF32, where a narrow cone of features is lost
 _COARSE = {"from source", "from source 7ecdf6f8fd", "from source 28403ab054"}
 # by which a seed gave other bits each time on a GPU
-_UNORDERED = _COARSE | {
+UNORDERED = _COARSE | {
     "from source 88a670065c",
     "from source 1dd2c9f99b",
     "from source 59293e8709",
@@ -202,7 +203,7 @@ def _runs(made: dict[str, Any]) -> str:
     places = ", ".join(sorted({run["hardware"] for run in runs}))
     told = f" {len(runs)} runs, shared with other experiments: {seconds:,.0f} s on {places}."
     by = [run["versions"].get("normscope") for run in runs]
-    unordered, coarse = (sum(v in old for v in by) for old in (_UNORDERED, _COARSE))
+    unordered, coarse = (sum(v in old for v in by) for old in (UNORDERED, _COARSE))
     if unordered:
         told += f" {unordered} of them were trained before a seed gave the same bits on a GPU."
     if coarse:
