@@ -210,3 +210,12 @@ def test_help_shows_examples() -> None:
     done = normscope("reproduce", "--help")
     assert done.returncode == 0
     assert "normscope reproduce all --kind simulation --scale paper" in done.stdout
+
+
+def test_reproduce_says_how_many_runs_it_trains_and_where(tmp_path: Path, monkeypatch) -> None:
+    for name in ("NORMSCOPE_RUNS", "NORMSCOPE_DATA"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    done = normscope("reproduce", "accuracies", "--scale", "small", "--out", tmp_path / "out")
+    assert done.returncode == 1  # for want of images
+    assert "30 runs to train, on " in done.stderr
+    assert "Run: normscope data fetch cifar10." in done.stderr

@@ -134,7 +134,7 @@ def _reproduce(
         kept = f"{len(done)} of {len(names)} are finished and kept in {folder}"
         late = time_is_up()
         why = "The time is up" if late else "Stopped"
-        errors.print(f"{why}. {kept}; the same command goes on.")
+        errors.print(f"{why}. {kept}; a run that was begun is saved, and the same command goes on.")
         if not late:
             _print_claims(done)
             return 128 + getattr(stop, "signal_number", signal.SIGINT)

@@ -236,10 +236,12 @@ class Ledger:
         except (OSError, ValueError) as error:
             raise self._foreign(str(error)) from None
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 run = Run.read(line)
                 if runs.setdefault(run.spec.name, run).line() != run.line():
-                    raise ValueError("another run of the same spec is there")
+                    raise ValueError(f"{run.spec.name} is there twice, with other numbers")
             except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
                 raise self._foreign(f"line {number}: {error}") from None
             except RecursionError:
@@ -247,8 +249,10 @@ class Ledger:
         return runs
 
     def _foreign(self, why: str) -> ValueError:
-        advice = f"Name another, or mend {' '.join(why.split())[:300].rstrip('.')}."
-        return invalid(str(self.path), "a file of runs that `reproduce` wrote", "another", advice)
+        advice = f"Mend {' '.join(why.split())[:300].rstrip('.')}."
+        return invalid(
+            str(self.path), "a file of runs that `reproduce` wrote", "one with a fault", advice
+        )
 
 
 @contextmanager

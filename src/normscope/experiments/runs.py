@@ -87,6 +87,10 @@ def train_free(specs: Iterable[RunSpec], *, weights: bool = False) -> None:
     """
     specs = [spec for spec in specs if weights or not (_ledger and _ledger.get(spec))]
     unfinished = [spec for spec in specs if not RunFolder(folder_of(spec)).result_file.exists()]
+    if unfinished:
+        count = f"{len(unfinished)} run{'s' * (len(unfinished) > 1)}"
+        place = "a GPU" if torch.cuda.is_available() else "the CPU (there is no GPU)"
+        Console(stderr=True).print(f"{count} to train, on {place}", highlight=False)
     require(dict.fromkeys(spec.data for spec in unfinished))
     for spec in specs:
         with suppress(InUseError):

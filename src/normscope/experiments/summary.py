@@ -32,9 +32,12 @@ On one GPU of the same kind, with the same versions, a seed gives the same bits 
 are older than that are counted under their table: trained again, they come out a little different,
 and a verdict near its edge can change.
 The command under a table trains its runs. With `--runs results/runs.jsonl` it takes those on images
-from there, without data or a GPU. A table's JSON names the run of every seed, of which runs.jsonl
-has the spec, the course and what made it. What was made "from source" names the first digits of the
-SHA-256 of its modules (the first runs name none). A dash stands for what nothing can be said of.
+from there, without data or a GPU, but for Section 5's figures (in_out_violin, norm_as_confidence,
+cifar_norms), which need the networks. A table's JSON names the run of every seed; of those on
+images runs.jsonl has the spec, the course and what made it (Section 5's are other trainings of the
+same specs; runs on digits take minutes and are not kept). What was made "from source" names the
+first digits of the SHA-256 of its modules (the first runs name none). A dash stands for what
+nothing can be said of.
 """
 _ROUNDING = 1e-9  # of an interval: a mean of differences that is nearer to zero is zero
 # whose kNN of images was taken in bfloat16 and TF32, where a narrow cone of features is lost
