@@ -40,7 +40,7 @@ def test_on_a_gpu_sums_have_an_order_and_no_algorithm_wins_a_race(
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     with suppress(KeyError), tuned(torch.device("cuda"), precision):
         assert asked() == (products, precision == "auto", False, True, False, False)
-        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == ":4096:8"
         raise KeyError
     assert asked() == own
 
