@@ -1,13 +1,13 @@
 """What a run asks of a GPU is given back."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from normscope.engine import tuning
 from normscope.engine.tuning import tuned
 
 
@@ -45,10 +45,31 @@ def test_on_a_gpu_sums_have_an_order_and_no_algorithm_wins_a_race(
     assert asked() == own
 
 
-def test_pytorch_warns_where_it_would_refuse_every_product(own, monkeypatch) -> None:
-    monkeypatch.setattr(tuning, "_refuses_products", lambda _: True)
+@pytest.fixture
+def refusal(monkeypatch) -> Callable[[str], None]:
+    """A GPU, though there is none, whose products all fail with a message."""
+
+    def refuse(message: str) -> None:
+        def mm(*_: object) -> None:
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch, "ones", lambda *_, **__: SimpleNamespace(mm=mm))
+
+    return refuse
+
+
+def test_pytorch_warns_where_it_would_refuse_every_product(own, refusal) -> None:
+    refusal("to enable deterministic behavior, set CUBLAS_WORKSPACE_CONFIG=:4096:8")
     with tuned(torch.device("cuda"), "auto"):
         assert asked()[3:5] == (True, True)
+    assert asked() == own
+
+
+def test_a_gpu_that_fails_otherwise_is_told_and_leaves_nothing_changed(own, refusal) -> None:
+    refusal("CUDA error: out of memory")
+    with pytest.raises(RuntimeError, match="out of memory"), tuned(torch.device("cuda"), "auto"):
+        pass
     assert asked() == own
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+_SETTING = "CUBLAS_WORKSPACE_CONFIG"  # without which PyTorch promises no order
+
 
 @contextmanager
 def tuned(device: torch.device, precision: str) -> Iterator[None]:
@@ -33,14 +35,14 @@ def tuned(device: torch.device, precision: str) -> Iterator[None]:
     before = cudnn.benchmark, cudnn.allow_tf32, deterministic.fill_uninitialized_memory
     was_ordered = torch.are_deterministic_algorithms_enabled()
     only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    cudnn.benchmark, cudnn.allow_tf32 = False, tf32
-    deterministic.fill_uninitialized_memory = False  # a pass over memory, to find faults by
-    torch.use_deterministic_algorithms(True)
-    if _refuses_products(device):
-        torch.use_deterministic_algorithms(True, warn_only=True)
+    os.environ.setdefault(_SETTING, ":4096:8")
     try:
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        cudnn.benchmark, cudnn.allow_tf32 = False, tf32
+        deterministic.fill_uninitialized_memory = False  # a pass over memory, to find faults by
+        torch.use_deterministic_algorithms(True)
+        if torch.cuda.is_available() and _refuses_products(device):
+            torch.use_deterministic_algorithms(True, warn_only=True)
         yield
     finally:
         torch.set_float32_matmul_precision(products)
@@ -50,10 +52,11 @@ def tuned(device: torch.device, precision: str) -> Iterator[None]:
 
 def _refuses_products(device: torch.device) -> bool:
     """Whether PyTorch does: it looks at cuBLAS's setting once, at a process's first product."""
-    if not torch.cuda.is_available():
-        return False
+    one = torch.ones(1, 1, device=device)
     try:
-        torch.ones(1, 1, device=device).mm(torch.ones(1, 1, device=device))
-    except RuntimeError:
+        one.mm(one)
+    except RuntimeError as error:
+        if _SETTING not in str(error):  # out of memory, say
+            raise
         return True
     return False

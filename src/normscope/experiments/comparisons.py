@@ -142,7 +142,7 @@ def noise(results: Results, method: str, key: str) -> Noise | None:
     blocks: dict[tuple[str, str], list[list[float]]] = {}
     for cell in results.data["cells"]:
         values = per_cent(cell, key)
-        told = not broken(cell) and (len(values) == 1 or max(values) - min(values) > _ALIKE)
+        told = not broken(cell) and max(values) - min(values) > _ALIKE
         if cell["values"]["method"] == method and told:
             mean = statistics.fmean(values)
             here = blocks.setdefault((cell["column"], cell["recipe"]), [])
