@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from normscope.simulation import RECIPES, converge_pairs, latent_data, train_latent_classes
+from normscope_paper.simulation import RECIPES, converge_pairs, latent_data, train_latent_classes
 from tables import HERE, Table, installed
 
 NORMS = [0.25, 0.5, 0.75, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]

@@ -12,11 +12,12 @@ import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
 
-from normscope.cli import COMMANDS, run
+from normscope.cli import COMMANDS, OF_PAPER, run
 
 FRESH = [sys.executable, "-c", "from normscope.cli import run; run()"]  # a new interpreter
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([*(f"normscope.cli.{name}" for name in COMMANDS), "lightning_fabric"])
+_MODULES = [f"normscope{'_paper' * (name in OF_PAPER)}.cli.{name}" for name in COMMANDS]
+_FORKS.set_forkserver_preload([*_MODULES, "lightning_fabric"])
 _WIDE = {"COLUMNS": "200"}  # no line is folded
 
 

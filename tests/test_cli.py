@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
-from normscope.experiments import EXPERIMENTS, Results, Scale, fig1
-from normscope.experiments.results import provenance
-from normscope.experiments.runner import reproduce
+from normscope_paper.figures import fig1
+from normscope_paper.harness import EXPERIMENTS, Results, Scale, Sweep, reproduce
+from normscope_paper.harness.results import Provenance
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,7 +93,7 @@ def test_bad_arguments_are_one_line_and_status_two(words: list[str], message: st
 
 def test_a_broken_experiment_is_status_one_and_the_others_are_kept(tmp_path: Path) -> None:
     code = (
-        "from normscope.experiments import fig1\n"
+        "from normscope_paper.figures import fig1\n"
         "def broken(*_): raise ZeroDivisionError('by purpose')\n"
         "fig1.run = broken\n"
         "from normscope.cli import run; run()"
@@ -142,7 +142,7 @@ def test_seeds_are_used_and_recorded_where_something_is_random(tmp_path: Path) -
     assert normscope("reproduce", "opposite_halves", "fig1", *words).returncode == 0
     random = Results.load(tmp_path / "opposite_halves.smoke.json")
     assert len(random.data["shares"]) == random.seeds == 4
-    assert random.provenance["command"].endswith("--scale smoke --seed 5 --seeds 4")
+    assert random.made.command.endswith("--scale smoke --seed 5 --seeds 4")
     assert Results.load(tmp_path / "fig1.smoke.json").seeds == 1
     before = (tmp_path / "opposite_halves.smoke.json").read_bytes()
     fewer = normscope("reproduce", "opposite_halves", *words[:4], "--seeds", 3, "--out", tmp_path)
@@ -161,13 +161,13 @@ def test_what_another_process_stored_meanwhile_is_not_written_over(
 
     def overtaken(scale: Scale, seed: int, seeds: int) -> Results:
         results = whole(scale, seed, seeds)
-        made = provenance("of another", 1.0, gpu=False)
+        made = Provenance.of("of another", 1.0, gpu=False, runs={})
         Results("fig1", scale, 3, 0, results.data, made).save(tmp_path)
         return results
 
     monkeypatch.setattr(fig1, "run", overtaken)
     with pytest.raises(ValueError, match="--seeds must be at least 3, got 1"):
-        reproduce("fig1", scale="smoke", seed=0, seeds=1, folder=tmp_path)
+        reproduce("fig1", scale="smoke", seed=0, seeds=1, folder=tmp_path, sweep=Sweep())
     assert Results.load(tmp_path / "fig1.smoke.json").seeds == 3
 
 
@@ -192,7 +192,7 @@ def test_a_sweep_that_is_terminated_says_so_and_keeps_its_run(tmp_path: Path) ->
         process.terminate()
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "the same command goes on" in errors
+    assert "the same command resumes it" in errors
     assert list(tmp_path.glob("runs/*/checkpoint.pt"))
 
 

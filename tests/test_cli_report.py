@@ -9,10 +9,9 @@ import pytest
 
 from normscope.cli import app, run
 from normscope.evaluation.calibration import NormConfidence
-from normscope.experiments import Results
-from normscope.experiments.runner import reproduce
 from normscope.report.html import is_page
 from normscope.scoring import Reference, open_embeddings, score_file
+from normscope_paper.harness import Results, Sweep, reproduce
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def stored(tmp_path_factory) -> Path:
     """A folder of results, one of them false."""
     folder = tmp_path_factory.mktemp("results")
     for name in ("fig1", "convergence_rate"):
-        reproduce(name, scale="smoke", seed=0, seeds=None, folder=folder)
+        reproduce(name, scale="smoke", seed=0, seeds=None, folder=folder, sweep=Sweep())
     return folder
 
 
@@ -71,9 +70,7 @@ def test_results_are_judged_and_drawn_anew(stored: Path) -> None:
     assert '<td class="yes">reproduced</td>' in text
     assert '<td class="no">not reproduced</td>' in text
     assert "normscope reproduce fig1 --scale smoke --seed 0 --seeds 1" in text
-    assert (
-        f"numpy {Results.load(stored / 'fig1.smoke.json').provenance['versions']['numpy']}" in text
-    )
+    assert f"numpy {Results.load(stored / 'fig1.smoke.json').made.versions['numpy']}" in text
 
 
 def test_results_files_make_a_page_of_their_own(stored: Path, tmp_path: Path) -> None:

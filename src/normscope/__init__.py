@@ -1,6 +1,9 @@
 """normscope: train, correct and read cosine-similarity embeddings through their norms."""
 
-from normscope import evaluation, losses, simulation, theory
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from normscope import evaluation, losses, theory
 from normscope.engine import RunResult, RunSpec, train
 from normscope.evaluation import NormConfidence
 from normscope.interventions import (
@@ -11,6 +14,9 @@ from normscope.interventions import (
     suggest_cut,
 )
 from normscope.monitors import NormMonitor
+
+if TYPE_CHECKING:
+    from normscope import simulation as simulation
 
 __version__ = "0.1.0"
 
@@ -31,3 +37,10 @@ __all__ = [
     "theory",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The simulations, which are the reproduction's: imported when they are first asked for."""
+    if name == "simulation":
+        return import_module("normscope.simulation")
+    raise AttributeError(f"module 'normscope' has no attribute {name!r}")

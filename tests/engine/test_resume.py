@@ -17,7 +17,7 @@ import torch
 from tests.bits import assert_same  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder, RunResult, RunSpec, Stopped, evaluate, loop, train
-from normscope.report.runs import curves, summary_table
+from normscope.report.run_curves import curves, summary_table
 
 COMMAND = [sys.executable, "-m", "normscope.cli", "train", "simsiam"]
 # several micro-batches a step, so that a kill can fall between them

@@ -16,7 +16,7 @@ from normscope.losses import info_nce, negative_cosine
 from normscope.monitors import MONITORS, Observation
 from normscope.monitors.geometry import geometry, rank_me
 from normscope.monitors.growth import growth
-from normscope.monitors.norms import norms
+from normscope.monitors.norm_moments import norms
 from normscope.monitors.rates import rates
 
 sizes = st.integers(2, 12)

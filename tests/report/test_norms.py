@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from normscope.engine import trust
 from normscope.report.figures import BLUE, ORANGE, new_figure
-from normscope.report.norms import (
+from normscope.report.norm_figures import (
     against_norm,
     bars,
     gallery,

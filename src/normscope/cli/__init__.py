@@ -11,10 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from normscope._environment import versions
-from normscope.cli.console import errors
+from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.paper import paper
 from normscope.cli.processes import first_process, leave
 
 COMMANDS = ("demo", "train", "evaluate", "score", "report", "reproduce", "data")
+OF_PAPER = ("demo", "reproduce")
+
+__all__ = ["COMMANDS", "OF_PAPER", "app", "errors", "out", "refuse", "run", "writable_folder"]
 
 
 def app(words: Sequence[str] | None = None, **options: Any) -> Any:
@@ -32,7 +36,7 @@ def app(words: Sequence[str] | None = None, **options: Any) -> Any:
     )
     line.callback(invoke_without_command=True)(main)
     for name in asked or COMMANDS:
-        module = import_module(f"normscope.cli.{name}")
+        module = paper(f"cli.{name}") if name in OF_PAPER else import_module(f"{__name__}.{name}")
         if name == "data":
             line.add_typer(module.app, name=name)
         else:

@@ -8,14 +8,9 @@ from typing import Annotated
 import typer
 
 from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.paper import paper
 from normscope.engine import RunFolder
-from normscope.experiments.registry import EXPERIMENTS
-from normscope.experiments.results import SCALES, Results
-from normscope.experiments.results_page import results_page
-from normscope.experiments.summary import stored_results
-from normscope.report.html import Page, is_page
-from normscope.report.run_page import run_page
-from normscope.report.runs_page import runs_page
+from normscope.report import Page, is_page, run_page, runs_page
 
 
 def report(
@@ -63,8 +58,7 @@ def _kind(place: Path) -> str | None:
         return "file" if place.suffix == ".json" else None
     if (place / "spec.json").is_file():
         return "run"
-    names = (f"{name}.{scale}.json" for name in EXPERIMENTS for scale in SCALES)
-    return "results" if any((place / name).is_file() for name in names) else None
+    return "results" if paper("harness").stored_paths(place) else None
 
 
 def _page(places: list[Path], *, runs: bool) -> Page:
@@ -75,10 +69,7 @@ def _page(places: list[Path], *, runs: bool) -> Page:
         places = finished or places
     if runs:
         return run_page(places[0]) if len(places) == 1 else runs_page(places)
-    stored: list[Results] = []
-    for place in places:
-        stored += stored_results(place) if place.is_dir() else [Results.load(place)]
-    return results_page(stored)
+    return paper("harness").results_page(places)
 
 
 def _default_out(places: list[Path], kind: str | None) -> Path:

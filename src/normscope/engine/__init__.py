@@ -1,5 +1,6 @@
 """Training runs: a spec, one loop, a folder that survives whatever happens."""
 
+from normscope.engine.compose import build
 from normscope.engine.evaluate import evaluate, made_with
 from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
@@ -12,6 +13,7 @@ __all__ = [
     "RunResult",
     "RunSpec",
     "Stopped",
+    "build",
     "evaluate",
     "made_with",
     "train",

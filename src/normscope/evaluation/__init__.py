@@ -8,6 +8,7 @@ from normscope.evaluation.confidence import (
     agreement,
     monotone_trend,
     norm_buckets,
+    wilson_interval,
 )
 from normscope.evaluation.features import extract
 from normscope.evaluation.knn import KnnResult, knn
@@ -42,4 +43,5 @@ __all__ = [
     "ood_metrics",
     "risk_coverage",
     "spearman",
+    "wilson_interval",
 ]

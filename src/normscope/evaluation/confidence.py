@@ -118,8 +118,10 @@ def norm_buckets(
     mean = np.bincount(cell, values, minlength=buckets)[kept] / n
     deviation = values - np.bincount(kept, mean, minlength=buckets)[cell]
     std = np.sqrt(np.bincount(cell, deviation**2, minlength=buckets)[kept] / n)
-    interval = _wilson if np.isin(values, (0.0, 1.0)).all() else _normal
-    low, high = interval(mean, std, n)
+    if np.isin(values, (0.0, 1.0)).all():
+        low, high = wilson_interval(np.rint(mean * n), n)
+    else:
+        low, high = _normal(mean, std, n)
     edges = np.stack([kept, kept + 1], 1) / buckets
     return Buckets(edges, edges.mean(1), n, mean, std, low, high)
 
@@ -174,11 +176,22 @@ def agreement(norms: Values, correct: Values, *, as_coded: bool = False) -> Agre
     )
 
 
-def _wilson(p: np.ndarray, std: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    shrink = 1 + _Z**2 / n
-    centre = (p + _Z**2 / (2 * n)) / shrink
-    half = _Z / shrink * np.sqrt(std**2 / n + (_Z / (2 * n)) ** 2)
-    return centre - half, centre + half
+def wilson_interval(hits: Values | int, cases: Values | int) -> tuple[np.ndarray, np.ndarray]:
+    """95 % confidence intervals of shares by Wilson's score, which stay within 0 and 1.
+
+    Args:
+        hits: of the cases, (b,) or a number.
+        cases: at least one each.
+
+    >>> low, high = wilson_interval(3, 20)
+    >>> print(f"{low:.3f} to {high:.3f}")
+    0.052 to 0.360
+    """
+    hits, n = np.asarray(hits, float), np.asarray(cases, float)
+    share, shrink = hits / n, 1 + _Z**2 / n
+    centre = (share + _Z**2 / (2 * n)) / shrink
+    half = _Z / shrink * np.sqrt(share * (1 - share) / n + (_Z / (2 * n)) ** 2)
+    return np.where(hits > 0, centre - half, 0.0), np.where(hits < n, centre + half, 1.0)
 
 
 def _normal(mean: np.ndarray, std: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

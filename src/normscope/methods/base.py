@@ -53,6 +53,7 @@ class Method(nn.Module):
     `embedder`.
     """
 
+    TITLE: ClassVar[str]  # as its authors write it
     TEXT: ClassVar[Defaults]  # what the paper says, or where it is silent the method's own paper
     AS_CODED: ClassVar[Defaults | None] = None  # what the paper's published code does
 

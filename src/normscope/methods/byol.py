@@ -30,6 +30,7 @@ class BYOL(Method):
             .996 at a thousand epochs and larger batches).
     """
 
+    TITLE = "BYOL"
     # Appendix C gives none for BYOL: SimSiam's, whose loss it shares. There is no `as_coded`:
     # the published loop for BYOL stops at an undefined name.
     TEXT = Defaults(

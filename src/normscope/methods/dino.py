@@ -36,6 +36,7 @@ class DINO(Method):
         momentum: of the teacher at the start, rising to one; .996 (DINO, Section 3.2).
     """
 
+    TITLE = "DINO"
     TEXT = Defaults(
         net="vit_small",  # DINO, Section 3.2
         batch=512,  # 1024 in DINO

@@ -36,6 +36,7 @@ class MoCoV2(Method):
         momentum: of the key encoder; .99 for CIFAR (as above; .999 for ImageNet).
     """
 
+    TITLE = "MoCo v2"
     TEXT = Defaults(
         batch=512,  # MoCo's CIFAR demonstration
         lr=0.03,  # MoCo, Section 4
@@ -117,6 +118,7 @@ class MoCoV3(Method):
         momentum: of the key encoder at the start, rising to one; .99 (MoCo v3, Section 3).
     """
 
+    TITLE = "MoCo v3"
     TEXT = Defaults(
         net="vit_small_fixed",  # MoCo v3, Section 5
         batch=1024,  # 4096 in MoCo v3

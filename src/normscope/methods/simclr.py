@@ -23,6 +23,7 @@ class SimCLR(Method):
             from the other view alone, the positive left out of the denominator.
     """
 
+    TITLE = "SimCLR"
     TEXT = Defaults(
         batch=256,  # Appendix C.1
         lr=0.18,  # Appendix C.1

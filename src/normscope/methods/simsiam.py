@@ -18,6 +18,7 @@ class SimSiam(Method):
         bottleneck: the predictor's hidden width; a quarter of it (SimSiam, Section 3).
     """
 
+    TITLE = "SimSiam"
     TEXT = Defaults(
         batch=1024,  # Appendix C.1
         micro_batch=256,  # Appendix C.1

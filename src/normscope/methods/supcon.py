@@ -18,6 +18,7 @@ class SupCon(Method):
         temperature: .1 (SupCon, Section 4).
     """
 
+    TITLE = "SupCon"
     TEXT = Defaults(
         batch=1024,  # SupCon's code for CIFAR
         lr=0.125,  # .5 at batch 1024, likewise

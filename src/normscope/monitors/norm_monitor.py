@@ -15,7 +15,7 @@ from normscope._checks import NormOf, check_floating, check_norm_of, check_numbe
 from normscope.monitors.alarms import alarms_in
 from normscope.monitors.geometry import RANK_ROWS, geometry, gram, rank_of_gram
 from normscope.monitors.growth import growth
-from normscope.monitors.norms import norms
+from normscope.monitors.norm_moments import norms
 from normscope.monitors.observation import Observation
 from normscope.monitors.rates import rates
 

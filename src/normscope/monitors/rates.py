@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from normscope.monitors.norms import quantile
+from normscope.monitors.norm_moments import quantile
 from normscope.monitors.observation import Observation
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from normscope.report.figures import new_figure, style
 from normscope.report.html import Picture, Section, Table
-from normscope.report.norms import (
+from normscope.report.norm_figures import (
     KNOWN,
     against_norm,
     bars,

@@ -11,7 +11,7 @@ from normscope.engine import RunFolder, RunResult, RunSpec
 from normscope.report.evaluated import as_written, evaluated_sections, stored_evaluation
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import norms_in_words
-from normscope.report.runs import check_logged, curves
+from normscope.report.run_curves import check_logged, curves
 
 _SAID = ("data", "net", "epochs", "batch", "lr")  # always, in the command that makes a run anew
 _USUAL = {"recipe": "text", "cut": 1.0, "grad_scale": 0.0}  # only if they are not these

@@ -13,8 +13,8 @@ from normscope.engine import RunResult
 from normscope.report.evaluated import as_written, stored_evaluation
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import short
+from normscope.report.run_curves import check_logged, curves, summary_table
 from normscope.report.run_page import command, plain
-from normscope.report.runs import check_logged, curves, summary_table
 
 
 def runs_page(folders: Sequence[Path]) -> Page:

@@ -1,0 +1,1 @@
+"""The commands of the reproduction: `normscope reproduce` and `normscope demo`."""

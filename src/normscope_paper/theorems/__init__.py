@@ -1,0 +1,1 @@
+"""The paper's statements that have no figure, put to the test."""
