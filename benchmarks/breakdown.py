@@ -64,25 +64,22 @@ def kind_of(kernel: str) -> str:
 def profiled(args: argparse.Namespace) -> tuple[Counter[str], Counter[str], float, int]:
     """Milliseconds and kernels of each kind in the last epoch, its gaps, and its steps."""
     found = profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU])
-    epoch, end_epoch = Loop._epoch, Loop._end_epoch
+    end_epoch = Loop._end_epoch
 
-    def begun(loop: Loop, *args: Any) -> None:
-        if loop.progress.epoch == EPOCHS - 1:
-            torch.cuda.synchronize()
-            found.start()
-        epoch(loop, *args)
-
-    def ended(loop: Loop) -> None:
+    def ended(loop: Loop, **options: bool) -> None:
         if loop.progress.epoch == EPOCHS - 1:
             torch.cuda.synchronize()
             found.stop()
-        end_epoch(loop)
+        end_epoch(loop, **options)
+        if loop.progress.epoch == EPOCHS - 1:
+            torch.cuda.synchronize()
+            found.start()
 
     with tempfile.TemporaryDirectory() as folder:
         data = random_images(Path(folder), args.images, 32)
         values = {"method": args.method, "net": args.net, "batch": args.batch, "accumulate": 1}
         spec = RunSpec(data=data, epochs=EPOCHS, knn_k=1, **values)
-        with patch.object(Loop, "_epoch", begun), patch.object(Loop, "_end_epoch", ended):
+        with patch.object(Loop, "_end_epoch", ended):
             train(spec, folder=Path(folder) / "run", device="cuda", quiet=True)
     events = [e for e in found.events() or [] if "CUDA" in str(e.device_type)]
     kernels = sorted(

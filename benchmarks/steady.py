@@ -50,8 +50,8 @@ def steady_epoch(folder: Path, *, device: Any, epochs: int = EPOCHS, **values: A
     ends: list[tuple[float, float]] = []  # when each was over, and what had been waited by then
     end_epoch = Loop._end_epoch
 
-    def noted(loop: Loop) -> None:
-        end_epoch(loop)
+    def noted(loop: Loop, **options: bool) -> None:
+        end_epoch(loop, **options)
         ends.append((time.perf_counter(), loop.progress.waited))
 
     spec = RunSpec(epochs=epochs, knn_k=1, **values)

@@ -29,7 +29,7 @@ import torch
 import peers
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
-from normscope.engine.schedule import optimizer_for
+from normscope.engine.optimizers import optimizer_for
 from normscope.nets import NETS
 from steady import random_images, steady_epoch
 from tables import HERE, Table, installed

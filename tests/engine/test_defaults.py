@@ -140,7 +140,8 @@ RECIPES = [
 
 
 def test_the_tables_hold_every_method_and_field() -> None:
-    assert TEXT.keys() == ARGUMENTS.keys() == METHODS.keys()
+    assert TEXT.keys() == ARGUMENTS.keys()
+    assert TEXT.keys() < METHODS.keys()  # the numbers of later methods are in their own tests
     assert AS_CODED.keys() == {name for name, kind in METHODS.items() if kind.AS_CODED}
     named = {f.name for f in fields(RunSpec)} - {"method", "data", "recipe"}
     for _, _, values in RECIPES:
@@ -158,7 +159,7 @@ def test_a_spec_has_the_numbers_of_its_recipe(
     assert {name: getattr(spec, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ARGUMENTS)
 def test_a_methods_own_arguments_have_these_defaults(method: str) -> None:
     parameters = inspect.signature(METHODS[method]).parameters.values()
     found = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -171,7 +172,7 @@ def test_a_spec_of_nothing_is_simclr_on_digits() -> None:
     assert (spec.net, spec.batch, spec.accumulate, spec.knn_k) == ("resnet10_narrow", 64, 1, 20)
     assert (spec.augmentation, spec.options) == ("digits", {"dimension": 64})
     assert RunSpec(data="cifar10").epochs == 100
-    for method in METHODS:
+    for method in TEXT:
         small = RunSpec(method=method)
         transformer = method in ("moco_v3", "dino")
         assert small.net == ("vit_micro" if transformer else "resnet10_narrow")

@@ -8,7 +8,9 @@ from torch import nn
 
 from normscope.engine import RunSpec
 from normscope.engine.compose import build
-from normscope.engine.schedule import LARS, lr_share, optimizer_for, peak_lr, set_lr_
+from normscope.engine.optimizers import optimizer_for, set_lr_
+from normscope.engine.schedule import lr_share, peak_lr
+from normscope.optim import LARS, OPTIMIZERS
 
 
 def test_lr_is_linear_in_the_batch() -> None:
@@ -82,7 +84,7 @@ def test_lars_takes_the_steps_of_its_formula() -> None:
         torch.testing.assert_close(layer.bias.detach(), b)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "lars", "adam", "adamw"])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_every_optimizer_lowers_the_loss(kind: str) -> None:
     spec = RunSpec(optimizer=kind, lr=0.01, weight_decay=0.0)
     network = build(spec, side=8)
@@ -96,3 +98,17 @@ def test_every_optimizer_lowers_the_loss(kind: str) -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+def test_lars_takes_a_closure_as_lightning_gives_it() -> None:
+    weight = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    optimizer = LARS([weight], lr=1.0, momentum=0.0)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = weight.square().sum()
+        loss.backward()
+        return loss.item()
+
+    assert optimizer.step(closure) == 25
+    assert weight.norm().item() == pytest.approx(5 - 0.001 * 5)

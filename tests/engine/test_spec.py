@@ -1,11 +1,12 @@
 """Specs: filled in by recipe, refused when wrong, the same through JSON."""
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import pytest
 
 from normscope.engine import RunSpec
+from normscope.engine.spec import _HASHED, _setting
 from normscope.methods import METHODS
 
 
@@ -50,6 +51,19 @@ def test_fields_that_were_added_later_leave_the_names_of_older_runs_as_they_were
     assert RunSpec.from_dict(RunSpec(grad_scale=1.0).to_dict()).name == scaled[0]
 
 
+@dataclass(frozen=True, kw_only=True, init=False)
+class Later(RunSpec):
+    """A spec with one field more, which stored runs do not have."""
+
+    extra: int = _setting(3, "of a later version")
+
+
+def test_a_new_field_cannot_rename_stored_runs_by_accident() -> None:
+    assert Later(data="cifar10").name == RunSpec(data="cifar10").name
+    assert Later(data="cifar10", extra=4).name != RunSpec(data="cifar10").name
+    assert {f.name for f in fields(RunSpec)} - _HASHED == {"grad_scale_of"}
+
+
 def test_hash_differs_with_every_field_that_differs() -> None:
     hashes = {RunSpec(**v).hash for v in ({}, {"seed": 1}, {"cut": 3.0}, {"log_every": 3})}
     assert len(hashes) == 4
@@ -86,7 +100,7 @@ def test_hash_differs_with_every_field_that_differs() -> None:
         ({"options": {"loss": "some"}}, "options['loss'] must be one of all, as_coded"),
         ({"options": {"temperature": "x"}}, "options['temperature'] must be a positive finite"),
         ({"batch": 1}, "batch must be a whole number from 2 up"),
-        ({"seed": 10**30}, "seed must be below"),
+        ({"seed": 10**30}, "seed must be at most"),
         ({"momentum": 5.0}, "momentum must be below 1"),
         ({"nesterov": 5}, "nesterov must be True or False"),
         ({"predictor_lr": 0.1}, "predictor_lr must be left out unless method is simsiam"),

@@ -30,6 +30,7 @@ class Dataset(Generic[Content]):
         by_hand: what to do instead where there are no archives.
         side: in pixels.
         n_classes: how many classes.
+        tiny: whether its images are so small and few that networks and batches shrink with them.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Dataset(Generic[Content]):
     place: str = ""
     archives: Sequence[Archive] = ()
     by_hand: str = ""
+    tiny: bool = False
 
 
 _NO_LICENCE = "no licence stated; the publisher asks to be cited"
@@ -94,6 +96,7 @@ DATASETS: dict[str, Dataset[ImageArrays]] = {
         side=8,
         n_classes=10,
         by_hand="It comes with scikit-learn: there is nothing to fetch.",
+        tiny=True,
     ),
     "digits-unbalanced": Dataset(
         title=f"{sum(_DIGITS_KEPT)} of these to train on, 128 x 1.5^-i of class i",
@@ -104,6 +107,7 @@ DATASETS: dict[str, Dataset[ImageArrays]] = {
         side=8,
         n_classes=10,
         by_hand="It comes with scikit-learn: there is nothing to fetch.",
+        tiny=True,
     ),
     "cifar10": _balanced(cifar.CIFAR10),
     "cifar100": _balanced(cifar.CIFAR100),

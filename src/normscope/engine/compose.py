@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from normscope._threads import one_thread
 from normscope.engine.spec import CutScope, RunSpec
 from normscope.interventions import GradScale, cut_init_, scale_invariant_parameters
-from normscope.methods import METHODS, Method
+from normscope.methods import METHODS, Method, width_of
 from normscope.nets import ResNet, backbone
 
 _DRAWING = threading.Lock()  # torch's random state is one for all threads
@@ -74,7 +74,7 @@ def _found_invariant(method: Method, side: int) -> set[str]:
         x = torch.randn(4, 3, small, small, generator=generator)
         names = scale_invariant_parameters(_Embeddings(method), x)
     else:
-        h = torch.randn(8, int(method.backbone.width), generator=generator)  # pyright: ignore
+        h = torch.randn(8, width_of(method.backbone), generator=generator)
         names = scale_invariant_parameters(_Heads(method), h)
     return {name.removeprefix("method.") for name in names}
 
@@ -94,6 +94,4 @@ class _Heads(_Embeddings):
     """The same from the backbone's features on."""
 
     def forward(self, x: Tensor) -> Tensor:
-        z = self.method.projector(x)  # pyright: ignore[reportCallIssue]
-        predictor = getattr(self.method, "predictor", None)
-        return z if predictor is None else predictor(z)
+        return list(self.method.heads(x).values())[-1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
@@ -15,15 +16,15 @@ from normscope import data
 from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope._kernels import runs_kernels
-from normscope.augment import DRAWS, PRESETS
-from normscope.data import Batch, ImageArrays
+from normscope.augment import PRESETS
+from normscope.data import ImageArrays
 from normscope.engine import checkpoint
 from normscope.engine.compose import build, invariant_names
 from normscope.engine.evaluate import knn_and_norm
 from normscope.engine.interrupts import Interrupts, Stopped
-from normscope.engine.randomness import seed_for, shuffled
+from normscope.engine.optimizers import optimizer_for, set_lr_
+from normscope.engine.plan import Plan
 from normscope.engine.run_folder import RunFolder, RunResult
-from normscope.engine.schedule import lr_share, optimizer_for, peak_lr, set_lr_
 from normscope.engine.spec import RunSpec
 from normscope.engine.step import step_for
 from normscope.engine.telemetry import Telemetry
@@ -47,45 +48,46 @@ class Progress:
     last: dict[str, Any] = field(default_factory=dict)  # the newest epoch's record
 
 
+@dataclass(frozen=True)
+class Sitting:
+    """What is asked of one sitting of a run, and does not change its result."""
+
+    workers: int | None = None  # that decode images
+    loggers: Sequence[str] = ()  # beside metrics.jsonl
+    save_every: float = 60.0  # seconds
+    until: float = math.inf  # a time of `time.monotonic`
+    quiet: bool = False
+
+
 class Loop:
-    """The loop's parts, put together once."""
+    """The loop and its parts: `open` brings them to where the run stands, `train` goes on."""
 
     def __init__(
-        self,
-        fabric: Any,
-        spec: RunSpec,
-        images: ImageArrays,
-        run: RunFolder,
-        *,
-        workers: int | None,
-        loggers: Sequence[str],
-        save_every: float,
-        until: float,
-        quiet: bool,
+        self, fabric: Any, spec: RunSpec, images: ImageArrays, run: RunFolder, sitting: Sitting
     ) -> None:
-        self.fabric, self.spec, self.images, self.run = fabric, spec, images, run
-        self.micro_batch = spec.batch // spec.accumulate
-        self._check_batches()
-        self.augment = PRESETS[spec.augmentation](images.side)
-        options = {"side": images.side, "workers": workers}
-        self.train = data.source(images.train, fabric.device, **options)
-        self.test = data.source(images.test, fabric.device, **options)
+        self.fabric, self.spec, self.run, self.sitting = fabric, spec, run, sitting
+        n, processes = len(images.train.labels), fabric.world_size
+        self.plan = Plan(spec, n, rank=fabric.global_rank, world=processes)
+        options = {"side": images.side, "workers": sitting.workers}
+        self.train_images = data.source(images.train, fabric.device, **options)
+        self.test_images = data.source(images.test, fabric.device, **options)
         self.waiting = Waiting(fabric.device)
         self.generator = torch.Generator(fabric.device)
 
         method = build(spec, side=images.side)
+        _check_processes(method, spec, processes)
         invariant = invariant_names(method, images.side)
         method.to(fabric.device)
-        self.method = cast(Method, synchronised(method)) if fabric.world_size > 1 else method
+        self.method = cast(Method, synchronised(method)) if processes > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.optimizer = optimizer_for(method, spec)
         kernels = isinstance(method.backbone, ResNet) and runs_kernels(fabric.device)
-        if fabric.device.type == "cuda" and not (kernels and fabric.world_size == 1):
+        if fabric.device.type == "cuda" and not (kernels and processes == 1):
             for part in self.method.children():
                 part.compile()
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
         share = spec.accumulate if spec.accumulation == "mean" else 1
-        self.step = step_for(fabric, wrapped, self.augment, share=share)
+        self.step = step_for(fabric, wrapped, PRESETS[spec.augmentation](images.side), share=share)
         self.progress = Progress()
         self.telemetry: Telemetry | None = None
         if fabric.is_global_zero:
@@ -95,114 +97,47 @@ class Loop:
                 spec,
                 classes=len(images.classes),
                 weights={name: parameters[name].detach() for name in sorted(invariant)},
-                loggers=loggers,
-                steps=None if quiet else spec.epochs * self.steps,
-                processes=fabric.world_size,
+                loggers=sitting.loggers,
+                steps=None if sitting.quiet else self.plan.all_steps,
+                processes=processes,
             )
-        self._saved, self.save_every, self.until = time.monotonic(), save_every, until
-        self._clock = time.perf_counter()
+        self._saved, self._clock = time.monotonic(), time.perf_counter()
 
-    def open(self) -> None:
-        """Go to where the run stands, and begin to tell."""
-        if self.run.checkpoint.exists():
-            self._restore()
-        if self.telemetry:
-            self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
-
-    def _check_batches(self) -> None:
-        n, spec = len(self.images.train.labels), self.spec
-        if n < spec.batch:
-            advice = f"Such as --batch {max(2, n // 4)}."
-            raise invalid("batch", f"at most the {n} training images", spec.batch, advice)
-        alone = (
-            spec.method == "supcon"
-            or spec.options.get("loss") == "as_coded"
-            or spec.accumulation == "sum"
-            or (spec.grad_scale and spec.grad_scale_of != "each")
-        )
-        if alone and self.fabric.world_size > 1:
-            advice = "SupCon, a mean norm, and the published code's loss and sums need one process."
-            raise invalid("devices", "1 for this spec", self.fabric.world_size, advice)
-        if self.micro_batch % self.fabric.world_size:
-            wanted = f"a multiple of {self.fabric.world_size} processes x {spec.accumulate}"
-            raise invalid("batch", wanted, spec.batch, "Every process takes an equal share.")
-        # gradients left over by a summed accumulation stay for the next epoch
-        self.micros = n // self.micro_batch
-        self.steps = self.micros // spec.accumulate
-        if spec.accumulation == "mean":
-            self.micros = self.steps * spec.accumulate
-        if spec.knn_k > n:
-            advice = f"Such as --set knn_k={max(1, n // 10)}."
-            raise invalid("knn_k", f"at most the {n} training images", spec.knn_k, advice)
-
-    # ------------------------------------------------------------------ training
-
-    def run_to_the_end(self, interrupts: Interrupts) -> None:
+    def train(self, interrupts: Interrupts) -> None:
         """Train the epochs that are left."""
-        while self.progress.epoch < self.spec.epochs:
-            first, last = self.progress.epoch, self._next_evaluation()
-            epochs = self._epochs(first, last, self.progress.micro)
-            batches = self.waiting.through(self.train.batches(epochs))
+        spec, plan, progress = self.spec, self.plan, self.progress
+        while progress.epoch < spec.epochs:
+            first, last = progress.epoch, plan.next_evaluation(progress.epoch)
+            epochs = plan.epochs(first, last, progress.micro)
+            batches = self.waiting.through(self.train_images.batches(epochs))
             for _ in range(first, last):
-                self._epoch(batches, interrupts)
-
-    def _epoch(self, batches: Iterator[Batch], interrupts: Interrupts) -> None:
-        self.method.train()
-        self._clock = time.perf_counter()
-        for batch in islice(batches, self.micros - self.progress.micro):
-            self._micro_step(batch)
-            if self.progress.micro % self.spec.accumulate == 0:
-                if self._asked_to_stop(interrupts):
-                    self._stop(interrupts)
-                if time.monotonic() - self._saved > self.save_every:
-                    self._save()
-        self._end_epoch()
-
-    def _next_evaluation(self) -> int:
-        """The epoch after which networks are judged next: 1, 2, 4, 8, ... and the last."""
-        return min(1 << self.progress.epoch.bit_length(), self.spec.epochs)
-
-    def _epochs(self, first: int, last: int, done: int) -> Iterator[list[Tensor]]:
-        """The rows of each micro-batch, this process's share; of the first epoch, after `done`."""
-        for epoch in range(first, last):
-            order = shuffled(self.spec.seed, epoch, len(self.train))
-            micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
-            yield [indices[self._rows()] for indices in micros[done:]]
-            done = 0
-
-    def _rows(self) -> slice:
-        """Which rows of a micro-batch are this process's."""
-        share = self.micro_batch // self.fabric.world_size
-        return slice(self.fabric.global_rank * share, (self.fabric.global_rank + 1) * share)
-
-    def _micro_step(self, batch: Batch) -> None:
-        spec, progress = self.spec, self.progress
-        last = (progress.micro + 1) % spec.accumulate == 0
-        after = progress.step + 1
-        at_log_point = last and (after % spec.log_every == 0 or after == spec.epochs * self.steps)
-        out = self.step.gradients(batch, self._draws(), last=last, observed=at_log_point)
-        progress.losses.append(out.loss.detach().clone())  # the next step may write over it
-        progress.micro += 1
-        if not last:
-            return
-        lr = peak_lr(spec) * lr_share(spec, progress.step / self.steps)
-        set_lr_(self.optimizer, lr)
-        if at_log_point and self.telemetry:
-            self.telemetry.observe(out, batch.labels, step=progress.step, lr=lr)
-        self.wrapped_optimizer.step()
-        self.step.applied()
-        progress.step += 1
-        self.method.after_step(progress.step / (spec.epochs * self.steps))
-        if at_log_point:
-            self._log_point(lr)
-
-    def _draws(self) -> Tensor:
-        """Uniform numbers for two views, 2 n DRAWS, the same however many processes there are."""
-        place = (self.progress.epoch, self.progress.micro)
-        self.generator.manual_seed(seed_for(self.spec.seed, "views", *place))
-        options = {"generator": self.generator, "device": self.generator.device}
-        views = [torch.rand(self.micro_batch, DRAWS, **options) for _ in range(2)]
-        return torch.stack([u[self._rows()] for u in views])
+                self.method.train()
+                self._clock = time.perf_counter()
+                for batch in islice(batches, plan.micros - progress.micro):
+                    # views, loss and gradients of a micro-batch
+                    steps = (progress.micro + 1) % spec.accumulate == 0
+                    logs = steps and plan.is_log_point(progress.step + 1)
+                    u = plan.draws(progress.epoch, progress.micro, self.generator)
+                    out = self.step.gradients(batch, u, last=steps, observed=logs)
+                    progress.losses.append(out.loss.detach().clone())  # it is written over
+                    progress.micro += 1
+                    if not steps:
+                        continue
+                    # a step of the optimizer
+                    lr = plan.lr(progress.step)
+                    set_lr_(self.optimizer, lr)
+                    if logs and self.telemetry:
+                        self.telemetry.observe(out, batch.labels, step=progress.step, lr=lr)
+                    self.wrapped_optimizer.step()
+                    self.step.applied()
+                    progress.step += 1
+                    self.method.after_step(progress.step / plan.all_steps)
+                    if logs:
+                        self._log_point(lr)
+                    if self._asked_to_stop(interrupts):
+                        self._stop(interrupts)
+                    self._save_if_due()
+                self._end_epoch(evaluates=progress.epoch + 1 == last)
 
     def _log_point(self, lr: float) -> None:
         progress = self.progress
@@ -213,25 +148,24 @@ class Loop:
             self._lap()
             self.telemetry.tick(progress.step, self._images_per_second())
 
-    def _end_epoch(self) -> None:
-        progress, spec = self.progress, self.spec
-        done = progress.epoch + 1
+    def _end_epoch(self, *, evaluates: bool) -> None:
+        progress = self.progress
         numbers: dict[str, Any] = {"loss": float(self._mean(progress.losses))}
         self._lap()
         progress.waited += self.waiting.taken()
-        if done == self._next_evaluation():
+        if evaluates:
             if self.fabric.is_global_zero:  # not in bfloat16, whose noise can outweigh features
-                numbers |= knn_and_norm(self.method, self.train, self.test, k=spec.knn_k)
+                splits = self.train_images, self.test_images
+                numbers |= knn_and_norm(self.method, *splits, k=self.spec.knn_k)
             self.fabric.barrier()
         if self.telemetry:
             self.telemetry.flush()
             self.telemetry.log("epoch", self._place() | numbers)
             self.telemetry.tick(progress.step, self._images_per_second())
-        progress.epoch, progress.micro, progress.losses, progress.logged = done, 0, [], 0
-        progress.last = numbers
+        progress.epoch, progress.micro, progress.last = progress.epoch + 1, 0, numbers
+        progress.losses, progress.logged = [], 0
         self._clock = time.perf_counter()
-        if time.monotonic() - self._saved > self.save_every or done == spec.epochs:
-            self._save()
+        self._save_if_due(now=progress.epoch == self.spec.epochs)
 
     def _place(self) -> dict[str, int]:
         return {"epoch": self.progress.epoch + 1, "step": self.progress.step}
@@ -249,11 +183,11 @@ class Loop:
     def _images_per_second(self) -> float:
         return self.progress.step * self.spec.batch / max(self.progress.seconds, 1e-9)
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ stopping and saving
 
     def _asked_to_stop(self, interrupts: Interrupts) -> bool:
         """Whether a signal came to any process, or it is time."""
-        own = interrupts.received is not None or time.monotonic() > self.until
+        own = interrupts.received is not None or time.monotonic() > self.sitting.until
         if self.fabric.world_size == 1:
             return own
         # an agreement waits for the device: on a GPU not at every step
@@ -268,6 +202,10 @@ class Loop:
         where = f"epoch {self.progress.epoch + 1} of {self.spec.epochs}"
         raise Stopped(f"stopped in {where}; saved in {self.run.path}", interrupts.received or 15)
 
+    def _save_if_due(self, *, now: bool = False) -> None:
+        if now or time.monotonic() - self._saved > self.sitting.save_every:
+            self._save()
+
     def _save(self) -> None:
         if self.telemetry:
             self.telemetry.flush()  # which waits for the device, so that its work is counted
@@ -280,16 +218,20 @@ class Loop:
             checkpoint.save(self.run.checkpoint, self.spec, *network, values, **keep)
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
-    def _restore(self) -> None:
-        state = checkpoint.load(self.run.checkpoint, self.spec)
-        values = checkpoint.restore_(state, self.method, self.optimizer)
-        self.step.waiting = bool(state["gradients"])
-        monitor = values.pop("monitor")
+    def open(self) -> None:
+        """Go to where the run stands, and open its logs."""
+        if self.run.checkpoint.exists():
+            state = checkpoint.load(self.run.checkpoint, self.spec)
+            values = checkpoint.restore_(state, self.method, self.optimizer)
+            self.step.waiting = bool(state["gradients"])
+            monitor = values.pop("monitor")
+            if self.telemetry:
+                self.telemetry.monitor.load_state_dict(monitor)
+                self.telemetry.check_metrics(values["metrics_size"])
+            losses = [loss.to(self.fabric.device) for loss in values.pop("losses")]
+            self.progress = Progress(losses=losses, **values)
         if self.telemetry:
-            self.telemetry.monitor.load_state_dict(monitor)
-            self.telemetry.check_metrics(values["metrics_size"])
-        losses = [loss.to(self.fabric.device) for loss in values.pop("losses")]
-        self.progress = Progress(losses=losses, **values)
+            self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
 
     def close(self) -> None:
         """Close what is open."""
@@ -297,10 +239,10 @@ class Loop:
             self.telemetry.close()
 
     def finish(self) -> RunResult:
-        """Write the backbone's weights; what the run came to."""
+        """Write the backbone's weights; the run's result."""
         from safetensors.torch import save
 
-        weights = self.method.backbone.state_dict()  # pyright: ignore[reportAttributeAccessIssue]
+        weights = self.method.backbone.state_dict()
         with whole_file(self.run.encoder) as partial:
             partial.write_bytes(save({k: v.cpu().contiguous() for k, v in weights.items()}))
         return RunResult(
@@ -314,3 +256,15 @@ class Loop:
             waited=round(self.progress.waited, 3),
             images_per_second=round(self._images_per_second(), 1),
         )
+
+
+def _check_processes(method: Method, spec: RunSpec, processes: int) -> None:
+    """Refuse several processes for what they would not train as one does."""
+    alone = {
+        f"{spec.method}'s loss": not method.splits_over_processes,
+        "summed micro-batches": spec.accumulation == "sum",
+        "GradScale of a mean norm": spec.grad_scale and spec.grad_scale_of != "each",
+    }
+    if processes > 1 and any(alone.values()):
+        what = ", ".join(name for name, holds in alone.items() if holds)
+        raise invalid("devices", "1 for this spec", processes, f"{what} needs one process.")

@@ -16,7 +16,7 @@ from normscope import data
 from normscope._checks import check_number, invalid
 from normscope.engine.interrupts import Interrupts, Stopped
 from normscope.engine.loggers import check_loggers
-from normscope.engine.loop import Loop
+from normscope.engine.loop import Loop, Sitting
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 from normscope.engine.tuning import tuned
@@ -82,10 +82,9 @@ def train(
     fabric.launch()
     with ExitStack() as stack:
         stack.enter_context(tuned(fabric.device, spec.precision))
-        options = {"workers": workers, "loggers": loggers, "save_every": checkpoint_seconds}
-        options["until"] = until
+        sitting = Sitting(workers, loggers, checkpoint_seconds, until, quiet)
         # what can be refused is refused before the folder is touched
-        loop = Loop(fabric, spec, images, run, quiet=quiet, **options)
+        loop = Loop(fabric, spec, images, run, sitting)
         refusal = None
         if fabric.is_global_zero:
             try:
@@ -99,7 +98,7 @@ def train(
         interrupts = stack.enter_context(Interrupts())
         stack.callback(loop.close)
         loop.open()
-        loop.run_to_the_end(interrupts)
+        loop.train(interrupts)
         if fabric.is_global_zero:
             loop.finish().save()
         fabric.barrier()

@@ -32,7 +32,7 @@ class Defaults:
     weight_decay: float
     warmup_epochs: int
     augmentation: str
-    optimizer: Literal["sgd", "lars", "adam", "adamw"] = "sgd"
+    optimizer: str = "sgd"
     nesterov: bool = False
     decay: Literal["all", "no_bias_norm"] = "all"
     net: str = "resnet50"  # Appendix C.1
@@ -45,36 +45,76 @@ class Defaults:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Tiny:
+    """What is different where images are tiny and few, such as digits: sizes for a laptop's CPU."""
+
+    options: Mapping[str, object]
+    net: str = "resnet10_narrow"
+    optimizer: str | None = None  # None: as elsewhere
+    lr: float | None = None
+    batch: int = 64
+    augmentation: str = "digits"
+    epochs: int = 60
+    knn_k: int = 20  # a class of digits has 135 training images
+
+
 class Method(nn.Module):
     """A network and a loss on two views of a batch.
 
-    Subclasses set `backbone` and the heads after it, and say in `TEXT` how they are trained.
-    They know no intervention: what stands between the network and the loss is appended to
-    `embedder`.
+    Subclasses set `backbone`, `projector` and, if they have them, `predictor` and
+    `momentum_encoder`, and say below how they are trained. They know no intervention: what stands
+    between the network and the loss is appended to `embedder`.
     """
 
     TITLE: ClassVar[str]  # as its authors write it
     TEXT: ClassVar[Defaults]  # what the paper says, or where it is silent the method's own paper
     AS_CODED: ClassVar[Defaults | None] = None  # what the paper's published code does
+    TINY: ClassVar[Tiny]
+    HAS_PREDICTOR: ClassVar[bool] = False
+
+    backbone: nn.Module
+    projector: nn.Sequential
+    predictor: nn.Sequential
+    momentum_encoder: nn.Module
 
     @property
     def embedder(self) -> nn.Sequential:
         """The last layers before the loss; their output is `StepOutput.embeddings`."""
-        raise NotImplementedError
+        return self.predictor if self.HAS_PREDICTOR else self.projector
 
-    def follow(self, momentum: float) -> None:
-        """Move the part that follows the rest as a moving average, if any; at 0 it equals it."""
+    @property
+    def splits_over_processes(self) -> bool:
+        """Whether several processes, each with a part of the batch, take the step of one."""
+        return True
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
         """The loss of one batch; views 2 n 3 s s, labels n (only supervised methods look)."""
         raise NotImplementedError
 
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """Every output that can be evaluated, by name, for images n 3 s s; the last is z."""
+        h = self.backbone(x)
+        return {"backbone": h, **self.heads(h)}
+
+    def heads(self, h: Tensor) -> dict[str, Tensor]:
+        """The outputs behind the backbone, for its features n f."""
+        z = self.projector(h)
+        return {"projector": z} | ({"predictor": self.predictor(z)} if self.HAS_PREDICTOR else {})
+
     def after_step(self, progress: float) -> None:
         """Called after each optimizer step with the share of the training that is done."""
 
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Every output that can be evaluated, by name, for images n 3 s s; the last is z."""
-        raise NotImplementedError
+    def follow(self, momentum: float) -> None:
+        """Move the momentum encoder, if there is one; at 0 it equals what it follows."""
+        target = getattr(self, "momentum_encoder", None)
+        if target is not None:
+            follow_(target, nn.Sequential(self.backbone, self.projector), momentum)
+
+
+def width_of(backbone: nn.Module) -> int:
+    """How many features a backbone gives."""
+    return int(backbone.width)  # pyright: ignore[reportArgumentType]
 
 
 def momentum_copy(module: nn.Module) -> nn.Module:

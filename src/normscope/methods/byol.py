@@ -10,11 +10,12 @@ from normscope.methods.base import (
     Defaults,
     Method,
     StepOutput,
-    follow_,
+    Tiny,
     momentum_copy,
     other_view,
     rising,
     wide,
+    width_of,
 )
 from normscope.nets import mlp
 
@@ -41,6 +42,8 @@ class BYOL(Method):
         warmup_epochs=10,
         augmentation="byol",
     )
+    TINY = Tiny(options={"dimension": 128, "hidden": 256})
+    HAS_PREDICTOR = True
 
     def __init__(
         self,
@@ -51,17 +54,12 @@ class BYOL(Method):
         momentum: float = 0.99,
     ) -> None:
         super().__init__()
-        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        width = width_of(backbone)
         self.backbone = backbone
         self.projector = mlp([width, hidden, dimension], batch_norm=True, last_bias=False)
         self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
         self.predictor = mlp([dimension, hidden, dimension], batch_norm=True, last_bias=False)
         self.momentum = momentum
-
-    @property
-    def embedder(self) -> nn.Sequential:
-        """The predictor."""
-        return self.predictor
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's prediction against the target's projection of the other."""
@@ -75,13 +73,3 @@ class BYOL(Method):
     def after_step(self, progress: float) -> None:
         """Let the target follow."""
         self.follow(rising(self.momentum, progress))
-
-    def follow(self, momentum: float) -> None:
-        """Move the target towards backbone and projector."""
-        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone, projector and predictor."""
-        h = self.backbone(x)
-        z = self.projector(h)
-        return {"backbone": h, "projector": z, "predictor": self.predictor(z)}

@@ -11,11 +11,13 @@ from normscope.methods.base import (
     Defaults,
     Method,
     StepOutput,
+    Tiny,
     follow_,
     momentum_copy,
     other_view,
     rising,
     wide,
+    width_of,
 )
 from normscope.nets import Prototypes, mlp
 
@@ -47,6 +49,11 @@ class DINO(Method):
         warmup_epochs=10,  # DINO, Section 3.2, and Appendix C.1
         augmentation="byol",  # DINO, Section 3.2
     )
+    TINY = Tiny(
+        options={"dimension": 64, "hidden": 256, "prototypes": 256},
+        net="vit_micro",
+        lr=4e-3,  # .001 at batch 64: a thousand steps are few for Adam
+    )
 
     def __init__(
         self,
@@ -60,7 +67,7 @@ class DINO(Method):
         momentum: float = 0.996,
     ) -> None:
         super().__init__()
-        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        width = width_of(backbone)
         self.backbone = backbone
         self.projector = mlp(
             [width, hidden, hidden, dimension], batch_norm=False, activation="gelu"
@@ -74,11 +81,6 @@ class DINO(Method):
         self.started: Tensor
         self.register_buffer("center", torch.zeros(prototypes))
         self.register_buffer("started", torch.zeros((), dtype=torch.bool))
-
-    @property
-    def embedder(self) -> nn.Sequential:
-        """The layers up to the bottleneck."""
-        return self.projector
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Cross-entropy of each view's student against the other view's teacher."""
@@ -114,13 +116,8 @@ class DINO(Method):
 
     def follow(self, momentum: float) -> None:
         """Move the teacher towards the student."""
-        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
+        super().follow(momentum)
         follow_(self.momentum_prototypes, self.prototypes, momentum)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone and bottleneck."""
-        h = self.backbone(x)
-        return {"backbone": h, "projector": self.projector(h)}
 
 
 def _mean_over_processes(x: Tensor) -> Tensor:

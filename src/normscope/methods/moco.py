@@ -12,11 +12,12 @@ from normscope.methods.base import (
     Defaults,
     Method,
     StepOutput,
-    follow_,
+    Tiny,
     momentum_copy,
     other_view,
     rising,
     wide,
+    width_of,
 )
 from normscope.nets import mlp
 
@@ -44,6 +45,7 @@ class MoCoV2(Method):
         warmup_epochs=10,  # Appendix C.1
         augmentation="simsiam",  # MoCo v2's, which SimSiam took over
     )
+    TINY = Tiny(options={"dimension": 64, "queue": 512})
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class MoCoV2(Method):
         momentum: float = 0.99,
     ) -> None:
         super().__init__()
-        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        width = width_of(backbone)
         self.backbone = backbone
         self.projector = mlp([width, width, dimension], batch_norm=False)
         self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
@@ -64,11 +66,6 @@ class MoCoV2(Method):
         self.oldest: Tensor
         self.register_buffer("queue", unit(torch.randn(queue, dimension))[0])
         self.register_buffer("oldest", torch.zeros((), dtype=torch.long))
-
-    @property
-    def embedder(self) -> nn.Sequential:
-        """The projector of the queries."""
-        return self.projector
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """The first views as queries, the second as keys."""
@@ -96,15 +93,6 @@ class MoCoV2(Method):
         """Let the key encoder follow."""
         self.follow(self.momentum)
 
-    def follow(self, momentum: float) -> None:
-        """Move the key encoder towards backbone and projector."""
-        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone and projector."""
-        h = self.backbone(x)
-        return {"backbone": h, "projector": self.projector(h)}
-
 
 class MoCoV3(Method):
     """MoCo v3: no queue, a predictor, both directions; made for vision transformers.
@@ -128,6 +116,12 @@ class MoCoV3(Method):
         warmup_epochs=10,  # Appendix C.1 (40 in MoCo v3)
         augmentation="byol",  # MoCo v3, Section 3
     )
+    TINY = Tiny(
+        options={"dimension": 64, "hidden": 256},
+        net="vit_micro",
+        lr=4e-3,  # .001 at batch 64: a thousand steps are few for Adam
+    )
+    HAS_PREDICTOR = True
 
     def __init__(
         self,
@@ -139,7 +133,7 @@ class MoCoV3(Method):
         momentum: float = 0.99,
     ) -> None:
         super().__init__()
-        width, d = int(backbone.width), dimension  # pyright: ignore[reportArgumentType]
+        width, d = width_of(backbone), dimension
         patches = getattr(backbone, "patch_embed", None)
         if patches is not None:
             patches.requires_grad_(False)
@@ -148,11 +142,6 @@ class MoCoV3(Method):
         self.momentum_encoder = momentum_copy(nn.Sequential(backbone, self.projector))
         self.predictor = mlp([d, hidden, d], batch_norm=True, last_batch_norm="plain")
         self.temperature, self.momentum = temperature, momentum
-
-    @property
-    def embedder(self) -> nn.Sequential:
-        """The predictor."""
-        return self.predictor
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's queries against the other view's keys."""
@@ -169,13 +158,3 @@ class MoCoV3(Method):
     def after_step(self, progress: float) -> None:
         """Let the key encoder follow."""
         self.follow(rising(self.momentum, progress))
-
-    def follow(self, momentum: float) -> None:
-        """Move the key encoder towards backbone and projector."""
-        follow_(self.momentum_encoder, nn.Sequential(self.backbone, self.projector), momentum)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone, projector and predictor."""
-        h = self.backbone(x)
-        z = self.projector(h)
-        return {"backbone": h, "projector": z, "predictor": self.predictor(z)}

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from normscope.losses import cross_info_nce, info_nce
-from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
+from normscope.methods.base import Defaults, Method, StepOutput, Tiny, other_view, wide, width_of
 from normscope.nets import mlp
 
 
@@ -42,6 +42,7 @@ class SimCLR(Method):
         augmentation="as_coded",
         options={"dimension": 128, "hidden": 128, "loss": "as_coded"},
     )
+    TINY = Tiny(options={"dimension": 64})
 
     def __init__(
         self,
@@ -53,15 +54,15 @@ class SimCLR(Method):
         loss: Literal["all", "as_coded"] = "all",
     ) -> None:
         super().__init__()
-        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        width = width_of(backbone)
         self.backbone = backbone
         self.projector = mlp([width, hidden or width, dimension], batch_norm=False)
         self.temperature, self.loss = temperature, loss
 
     @property
-    def embedder(self) -> nn.Sequential:
-        """The projector."""
-        return self.projector
+    def splits_over_processes(self) -> bool:
+        """The published code's loss does not."""
+        return self.loss == "all"
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """InfoNCE of both views' projections."""
@@ -73,8 +74,3 @@ class SimCLR(Method):
         else:
             loss = cross_info_nce(z1, z2, temperature=self.temperature, decoupled=True)
         return StepOutput(loss, z, other_view(z), h)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone and projector."""
-        h = self.backbone(x)
-        return {"backbone": h, "projector": self.projector(h)}

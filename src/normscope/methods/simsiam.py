@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from normscope.losses import negative_cosine
-from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
+from normscope.methods.base import Defaults, Method, StepOutput, Tiny, other_view, wide, width_of
 from normscope.nets import mlp
 
 
@@ -40,21 +40,18 @@ class SimSiam(Method):
         horizon_epochs=4096,  # 512, likewise
         augmentation="as_coded",
     )
+    TINY = Tiny(options={"dimension": 256})
+    HAS_PREDICTOR = True
 
     def __init__(
         self, backbone: nn.Module, *, dimension: int = 2048, bottleneck: int | None = None
     ) -> None:
         super().__init__()
-        d, width = dimension, int(backbone.width)  # pyright: ignore[reportArgumentType]
+        d, width = dimension, width_of(backbone)
         self.backbone = backbone
         # the last norm has no scale of its own (SimSiam's code)
         self.projector = mlp([width, d, d, d], batch_norm=True, last_batch_norm="plain")
         self.predictor = mlp([d, bottleneck or d // 4, d], batch_norm=True)
-
-    @property
-    def embedder(self) -> nn.Sequential:
-        """The predictor."""
-        return self.predictor
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002
         """Each view's prediction against the other view's projection, both ways averaged."""
@@ -63,9 +60,3 @@ class SimSiam(Method):
         p = wide(self.predictor(z))
         target = other_view(z.detach())
         return StepOutput(negative_cosine(p, target), p, target, h)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone, projector and predictor."""
-        h = self.backbone(x)
-        z = self.projector(h)
-        return {"backbone": h, "projector": z, "predictor": self.predictor(z)}

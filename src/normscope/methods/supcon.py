@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from normscope.losses import supervised_info_nce
-from normscope.methods.base import Defaults, Method, StepOutput, other_view, wide
+from normscope.methods.base import Defaults, Method, StepOutput, Tiny, other_view, wide, width_of
 from normscope.nets import mlp
 
 
@@ -26,20 +26,21 @@ class SupCon(Method):
         warmup_epochs=10,  # likewise
         augmentation="simsiam",  # likewise: crop .2-1, jitter .4 .4 .4 .1
     )
+    TINY = Tiny(options={"dimension": 64})
 
     def __init__(
         self, backbone: nn.Module, *, dimension: int = 128, temperature: float = 0.1
     ) -> None:
         super().__init__()
-        width = int(backbone.width)  # pyright: ignore[reportArgumentType]
+        width = width_of(backbone)
         self.backbone = backbone
         self.projector = mlp([width, width, dimension], batch_norm=False)
         self.temperature = temperature
 
     @property
-    def embedder(self) -> nn.Sequential:
-        """The projector."""
-        return self.projector
+    def splits_over_processes(self) -> bool:
+        """Positives are sought within one process."""
+        return False
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
         """All rows of the batch that share a class are positives."""
@@ -49,8 +50,3 @@ class SupCon(Method):
             z, labels.repeat(2), temperature=self.temperature, positives="all"
         )
         return StepOutput(loss, z, other_view(z), h)
-
-    def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """Backbone and projector."""
-        h = self.backbone(x)
-        return {"backbone": h, "projector": self.projector(h)}

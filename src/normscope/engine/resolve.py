@@ -1,0 +1,92 @@
+"""From what was given to a whole spec: the recipe, the dataset's size, and a few rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from normscope._checks import invalid
+from normscope.data import DATASETS
+from normscope.engine.settings import check_name
+from normscope.methods import METHODS, Defaults
+
+BY_RECIPE: Any = None  # the default of what a recipe decides
+
+
+def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting of a spec: those that are given, and for the others what they come to.
+
+    Args:
+        given: all settings; BY_RECIPE where nothing was given.
+    """
+    check_name("method", given["method"], METHODS)
+    check_data(given["data"])
+    method, dataset = METHODS[given["method"]], DATASETS.get(given["data"])
+    defaults = _defaults(given["method"], given["recipe"])
+    usual = {**asdict(defaults), "epochs": 100, "knn_k": 200}
+    options = {} if given["options"] is BY_RECIPE else given["options"]
+    if not isinstance(options, Mapping):
+        raise invalid("options", "a mapping", options, 'Such as {"temperature": 0.2}.')
+    if dataset is not None and dataset.tiny:
+        usual |= {k: v for k, v in asdict(method.TINY).items() if v is not None}
+        options = {**method.TINY.options, **options}
+    options = {**defaults.options, **options}
+    if usual["augmentation"] == "as_coded" and given["data"] not in ("cifar10", "cifar100"):
+        usual["augmentation"] = "as_coded_strong"  # the unbalanced sets too, by accident
+    spec: dict[str, Any] = {
+        name: usual.get(name) if value is BY_RECIPE else value for name, value in given.items()
+    }
+    spec["options"] = options
+    if given["accumulate"] is BY_RECIPE:
+        spec["accumulate"] = _micro_batches(spec["batch"], defaults.micro_batch)
+    raises_rate = spec["grad_scale"] and spec["grad_scale_of"] != "share"
+    if raises_rate and given["lr"] is BY_RECIPE:
+        spec["lr"] = _grad_scale_lr(spec["recipe"], defaults)
+    if given["warmup_epochs"] is BY_RECIPE:
+        longest = 100 if raises_rate else defaults.warmup_epochs  # Section 6
+        spec["warmup_epochs"] = _warmup(spec, longest)
+    if spec["horizon_epochs"] is None:
+        spec["horizon_epochs"] = spec["epochs"]
+    return spec
+
+
+def check_data(name: object) -> None:
+    """Refuse what names no dataset."""
+    if not isinstance(name, str):
+        raise invalid("data", "a name", name, "See `normscope data list`.")
+    if not name.startswith(("folder:", "npz:")):
+        check_name("data", name, [*DATASETS, "folder:PATH", "npz:PATH"])
+
+
+def _defaults(method: str, recipe: str) -> Defaults:
+    kind = METHODS[method]
+    recipes = {"text": kind.TEXT} | ({"as_coded": kind.AS_CODED} if kind.AS_CODED else {})
+    if recipe not in recipes:
+        advice = f"{method} has no other."
+        raise invalid("recipe", " or ".join(map(repr, recipes)), recipe, advice)
+    return recipes[recipe]
+
+
+def _micro_batches(batch: Any, micro_batch: int | None) -> int:
+    """How many micro-batches a step has if each may hold so many images."""
+    if micro_batch is None or not isinstance(batch, int):
+        return 1
+    return max(1, batch // micro_batch)
+
+
+def _grad_scale_lr(recipe: str, defaults: Defaults) -> float:
+    """A sixth of the learning rate (Section 6), or what the published code has."""
+    if recipe == "text":
+        return defaults.lr / 6
+    if defaults.grad_scale_lr is None:
+        advice = "The published code has no such run; give lr to make one."
+        raise invalid("recipe", "'text' with grad_scale", recipe, advice)
+    return defaults.grad_scale_lr
+
+
+def _warmup(spec: Mapping[str, Any], longest: int) -> float:
+    """The recipe's warm-up; by the text's, at most a fifth of the run."""
+    epochs = spec["epochs"]
+    short = spec["recipe"] == "text" and isinstance(epochs, int) and epochs < 5 * longest
+    return epochs / 5 if short else longest

@@ -1,0 +1,110 @@
+"""The rules that a spec's values keep, and the one form in which others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from normscope._checks import check_number, invalid
+from normscope.methods import METHODS, Method
+
+if TYPE_CHECKING:
+    from normscope.engine.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the field of a spec is about, and which values it takes beside its type.
+
+    Attributes:
+        about: a few words, for `--help`.
+        among: the names that it may have.
+        least: the smallest value.
+        most: the largest.
+        above: what it must exceed.
+        below: what must exceed it.
+    """
+
+    about: str
+    among: Collection[str] | None = None
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def check(self, name: str, kind: Any, value: object) -> None:
+        """Refuse a value of another type or out of range."""
+        names = self.among or (get_args(kind) if get_origin(kind) is Literal else None)
+        if names is not None:
+            check_name(name, value, names)
+        elif kind is bool and not isinstance(value, bool):
+            raise invalid(name, "True or False", value, "Mind the type.")
+        elif kind is int:
+            least = int(self.least or 0)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise invalid(name, f"a whole number from {least} up", value, "Mind the type.")
+        elif kind is float:
+            positive = self.above == 0
+            check_number(name, value, "See `normscope train --help`.", positive=positive)
+        if isinstance(value, Real) and kind in (int, float):
+            self._check_range(name, value)
+
+    def _check_range(self, name: str, value: Real) -> None:
+        number = float(value)
+        if self.least is not None and number < self.least:
+            raise invalid(name, "zero or more", value, "Zero is none.")
+        if self.below is not None and number >= self.below:
+            raise invalid(name, f"below {self.below:g}", value, "See `normscope train --help`.")
+        if self.most is not None and number > self.most:
+            raise invalid(name, f"at most {self.most:,}", str(value), "Usual: 0.")
+
+
+def check_settings(spec: RunSpec) -> None:
+    """Refuse values that a run cannot have, alone or together."""
+    hints = get_type_hints(type(spec), include_extras=True)
+    for f in fields(spec):
+        kind, value = hints[f.name], getattr(spec, f.name)
+        if not (type(None) in get_args(kind) and value is None):
+            kind = next((k for k in get_args(kind) if type(None) in get_args(kind)), kind)
+            f.metadata["setting"].check(f.name, kind, value)
+    if spec.predictor_lr is not None and not METHODS[spec.method].HAS_PREDICTOR:
+        having = ", ".join(name for name, kind in METHODS.items() if kind.HAS_PREDICTOR)
+        wanted = f"left out unless method is {having}"
+        raise invalid("predictor_lr", wanted, spec.predictor_lr, "Only these have a predictor.")
+    if spec.grad_scale_of != "each" and not spec.grad_scale:
+        advice = "Usual: grad_scale 1."
+        raise invalid("grad_scale_of", "'each' without grad_scale", spec.grad_scale_of, advice)
+    if spec.batch % spec.accumulate:
+        advice = "Micro-batches are of one size."
+        raise invalid("accumulate", f"a divisor of batch {spec.batch}", spec.accumulate, advice)
+    if spec.batch == spec.accumulate:
+        advice = "A micro-batch of one image has no negative and no statistics."
+        raise invalid("accumulate", f"below batch {spec.batch}", spec.accumulate, advice)
+    _check_options(METHODS[spec.method], spec.options)
+
+
+def _check_options(method: type[Method], options: Mapping[str, Any]) -> None:
+    """Refuse options that the method does not have, or of the wrong kind."""
+    hints = get_type_hints(method.__init__)
+    known = [name for name in hints if name not in ("backbone", "return")]
+    for name, value in options.items():
+        check_name("options", name, known)
+        kinds = get_args(hints[name]) or (hints[name],)
+        label = f"options[{name!r}]"
+        if all(isinstance(kind, str) for kind in kinds):
+            check_name(label, value, kinds)
+        elif int in kinds:
+            Setting("", least=1).check(label, int, value)
+        else:
+            check_number(label, value, "See the method's description.")
+
+
+def check_name(name: str, value: object, known: Collection[str]) -> None:
+    """Refuse a name that is not among the known ones, and say which is near."""
+    if not isinstance(value, str) or value not in known:
+        near = get_close_matches(str(value), known, n=1)
+        advice = f"Did you mean {near[0]!r}?" if near else "Choose one of these."
+        raise invalid(name, f"one of {', '.join(sorted(known))}", value, advice)
