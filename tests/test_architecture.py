@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("methods", "interventions", "nets", "data", "augment", "monitors", "optim"),
         *("evaluation", "confidence"),
     },
-    "report": {"evaluation", "engine"},
+    "report": {"evaluation", "engine", "scoring"},
     "scoring": {"confidence", "evaluation"},
     "cli": {"engine", "report", "data", "scoring"},
     "extend": set(),

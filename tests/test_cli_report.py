@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from normscope.cli import app, run
-from normscope.evaluation.calibration import NormConfidence
+from normscope.confidence.norm_confidence import NormConfidence
 from normscope.report.html import is_page
-from normscope.scoring import Reference, open_embeddings, score_file
+from normscope.scoring import FittedReference, open_embeddings, score_file
 from normscope_paper.harness import Results, Sweep, reproduce
 
 
@@ -201,7 +201,7 @@ def test_what_is_kept_of_a_stream_is_what_all_its_rows_give(tmp_path: Path, part
     z[11] = 0
     np.save(tmp_path / "z.npy", z)
     known = np.linalg.norm(embeddings(20_000, seed=0), axis=1) * 1.3
-    reference = Reference(NormConfidence.from_norms(known))
+    reference = FittedReference(NormConfidence.from_norms(known))
     source = open_embeddings(tmp_path / "z.npy")
     found = score_file(source, reference, tmp_path / "scores.npz")
     with np.load(tmp_path / "scores.npz") as file:

@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from normscope import evaluation, losses, theory
+from normscope.confidence import NormConfidence
 from normscope.engine import RunResult, RunSpec, train
-from normscope.evaluation import NormConfidence
 from normscope.interventions import (
     GradScale,
     cut_init_,

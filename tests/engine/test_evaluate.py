@@ -14,7 +14,7 @@ from torch import Tensor
 from normscope import data
 from normscope.data import ImageArrays, Resident, Split, source
 from normscope.data.folders import read_folder
-from normscope.engine import RunFolder, RunSpec, evaluate, train, trust
+from normscope.engine import RunFolder, RunSpec, evaluate, evaluate_norms, train
 from normscope.engine.compose import build
 from normscope.engine.evaluate import knn_and_norm
 from normscope.evaluation import knn, linear_probe
@@ -202,7 +202,7 @@ def test_gallery_shows_images_in_files_as_the_network_sees_them(tmp_path: Path) 
             place.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(rng.integers(256, size=size, dtype=np.uint8)).save(place)
     images = read_folder(tmp_path, "own", side=32)
-    shown = trust.gallery(images, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4, bool))
+    shown = evaluate_norms.gallery(images, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4, bool))
     assert shown["highest"].shape == shown["lowest"].shape == (2, 10, 32, 32, 3)
     [seen] = source(images.test, torch.device("cpu"), side=32, workers=0).evaluation_batches(4)
     every = shown["lowest"].reshape(-1, 32, 32, 3)
@@ -212,7 +212,9 @@ def test_gallery_shows_images_in_files_as_the_network_sees_them(tmp_path: Path) 
 
 def test_what_cannot_be_said_of_few_images_is_null_in_json() -> None:
     norms, right = np.linspace(1, 2, 40), np.arange(40) % 2  # no bucket has more than 50
-    found = json.loads(json.dumps(trust.against(norms, right.astype(float)), allow_nan=False))
+    found = json.loads(
+        json.dumps(evaluate_norms.against(norms, right.astype(float)), allow_nan=False)
+    )
     assert found["buckets"]["counts"] == []
     assert found["trend"] == {"statistic": None, "p_value": None, "rising": None}
 

@@ -108,7 +108,7 @@ def test_novelty_scores_equal_plain_loops() -> None:
 def test_novelty_scores_take_half_precision_numpy_and_tiles(monkeypatch) -> None:
     bank, z, _ = sample(200, 30, 5)
     whole = novelty_scores(bank, z, k=20)
-    monkeypatch.setattr("normscope.evaluation.novelty.TILE", 300)
+    monkeypatch.setattr("normscope.evaluation.mahalanobis.TILE", 300)
     monkeypatch.setattr("normscope.evaluation.neighbours._MEMORY", 20_000)
     for name, scores in novelty_scores(bank.numpy(), z.numpy(), k=20).items():
         torch.testing.assert_close(scores, whole[name])

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 
-from normscope.engine import trust
+from normscope.engine import evaluate_norms
 from normscope.report.figures import BLUE, ORANGE, new_figure
 from normscope.report.norm_figures import (
     against_norm,
@@ -41,7 +41,7 @@ def words(drawn: Axes) -> str:
 
 
 def test_violins_mark_each_mean_and_tell_new_images_by_colour() -> None:
-    splits = stored(trust.splits(NORMS))
+    splits = stored(evaluate_norms.splits(NORMS))
     drawn = axes()
     violins(drawn, splits)
     means = [f"{found['mean']:.2f}" for found in splits.values()]
@@ -64,7 +64,7 @@ def test_violins_survive_norms_that_are_no_numbers() -> None:
 
 
 def test_bars_are_as_high_as_the_means() -> None:
-    splits = stored(trust.splits(NORMS))
+    splits = stored(evaluate_norms.splits(NORMS))
     drawn = axes()
     bars(drawn, splits)
     assert [p.get_height() for p in drawn.patches] == [s["mean"] for s in splits.values()]
@@ -74,7 +74,7 @@ def test_bars_are_as_high_as_the_means() -> None:
 @pytest.mark.parametrize("measure", ["consensus", "entropy"])
 def test_against_norm_shows_each_bucket_with_its_interval(measure: str) -> None:
     values = RIGHT if measure == "consensus" else 1 / NORMS["test"]
-    found = stored(trust.against(NORMS["test"], values))
+    found = stored(evaluate_norms.against(NORMS["test"], values))
     drawn = axes()
     against_norm(drawn, found, "human labels")
     markers = next(c for c in drawn.collections if isinstance(c, PathCollection))
@@ -93,7 +93,7 @@ def test_against_norm_shows_each_bucket_with_its_interval(measure: str) -> None:
 
 
 def test_against_norm_says_if_no_bucket_is_full_enough() -> None:
-    found = stored(trust.against(np.linspace(1, 2, 60), np.arange(60) % 2))
+    found = stored(evaluate_norms.against(np.linspace(1, 2, 60), np.arange(60) % 2))
     assert found["buckets"]["counts"] == []
     drawn = axes()
     against_norm(drawn, found, "kNN accuracy")
@@ -102,7 +102,7 @@ def test_against_norm_says_if_no_bucket_is_full_enough() -> None:
 
 def test_curves_of_calibration_show_what_was_stored() -> None:
     z = torch.from_numpy(NORMS["test"])[:, None] * torch.eye(3, dtype=torch.float64)[:1]
-    found = stored(trust.calibration(z, z, RIGHT))
+    found = stored(evaluate_norms.calibration(z, z, RIGHT))
     drawn = axes()
     risk_coverage_curve(drawn, found)
     assert drawn.lines[0].get_ydata().tolist() == found["risk"]

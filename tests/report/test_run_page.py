@@ -12,8 +12,9 @@ import typer
 from typer.main import get_command
 
 from normscope.cli import app
-from normscope.cli.train import _settings, train
-from normscope.engine import RunFolder, RunSpec, trust
+from normscope.cli.spec_options import spec_from
+from normscope.cli.train import train
+from normscope.engine import RunFolder, RunSpec, evaluate_norms
 from normscope.report.run_page import command, run_page
 
 from .conftest import needs_browser
@@ -99,9 +100,8 @@ def test_the_command_on_the_page_makes_the_same_run(run: Path) -> None:
     line.command()(train)
     typed = get_command(line).make_context("train", words[2:]).params
     names = {f.name for f in fields(RunSpec)}
-    values = {k: v for k, v in typed.items() if k in names and v is not None}
-    values |= _settings(typed["set_"], names - {"options"}, set())
-    assert RunSpec(**values).hash == spec.hash
+    options = {k: v for k, v in typed.items() if k in names}
+    assert spec_from(options, typed["set_"]).hash == spec.hash
 
 
 def test_a_run_that_was_not_evaluated_says_how_to(copied) -> None:
@@ -116,8 +116,8 @@ def test_human_labels_names_and_alarms_are_shown_and_escaped(copied) -> None:
     random = np.random.default_rng(0)
     norms, agree = random.gamma(9, 1, 2000), random.random(2000)
     found = json.loads((folder / "evaluation.json").read_text())
-    found["confidence"]["consensus"] = trust.against(norms, (agree < 0.9).astype(float))
-    found["confidence"]["entropy"] = trust.against(norms, agree)
+    found["confidence"]["consensus"] = evaluate_norms.against(norms, (agree < 0.9).astype(float))
+    found["confidence"]["entropy"] = evaluate_norms.against(norms, agree)
     found["splits"] = {**found["splits"], "<i>new</i>": found["splits"]["test"]}
     (folder / "evaluation.json").write_text(json.dumps(found))
     pixels = random.integers(0, 256, (100, 10, 32, 32, 3), dtype=np.uint8)

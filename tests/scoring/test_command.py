@@ -15,7 +15,7 @@ import pytest
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.cli import app, run
-from normscope.evaluation.calibration import NormConfidence
+from normscope.confidence.norm_confidence import NormConfidence
 from normscope.scoring import fit_reference, open_embeddings, score_file
 from normscope.scoring.writers import written
 

@@ -25,7 +25,7 @@ from .conftest import KINDS, embeddings
 
 def read(source: Source) -> tuple[np.ndarray, list[str]]:
     """All norms and statuses."""
-    batches = list(source.batches())
+    batches = list(source.blocks())
     status = np.concatenate([batch.status for batch in batches])
     return np.concatenate([batch.norms for batch in batches]), [STATUSES[code] for code in status]
 
@@ -109,7 +109,7 @@ def test_ids_and_covariates_come_with_their_rows(write) -> None:
     columns = {"id": np.arange(1000) * 7, "length": np.arange(1000)}
     for kind in ("npz", "parquet-list", "parquet-wide"):
         source = open_embeddings(write(z, kind, **columns), covariates=["length"])
-        batches = list(source.batches())
+        batches = list(source.blocks())
         np.testing.assert_array_equal(np.concatenate([b.ids for b in batches]), columns["id"])
         lengths = np.concatenate([b.covariates["length"] for b in batches])
         np.testing.assert_array_equal(lengths, columns["length"])

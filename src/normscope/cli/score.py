@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from normscope.cli.console import errors, out, refuse
 from normscope.scoring import (
-    Reference,
+    FittedReference,
     Summary,
     check_out,
     default_out,
@@ -135,7 +134,7 @@ def _check_columns(known: int | None, given: int) -> None:
         refuse(f"FILE must have {known} columns as --reference has, got {given}.")
 
 
-def _tell(reference: Reference, summary: Summary, target: Path) -> None:
+def _tell(reference: FittedReference, summary: Summary, target: Path) -> None:
     counts = [*_left_out("the reference", reference.left_out), *_left_out("FILE", summary.statuses)]
     for line in [*counts, *reference.confidence.warnings]:
         _line(errors, line)
@@ -156,7 +155,7 @@ def _trust(auroc: float) -> str:
     return f"the norm tells right from wrong with AUROC {shown} in the reference"
 
 
-def _in_words(reference: Reference, summary: Summary) -> str:
+def _in_words(reference: FittedReference, summary: Summary) -> str:
     of = "" if reference.norm_mean is None else f" ({reference.norm_mean:.4g} in the reference)"
     low = f"{summary.low:.1%} below the reference's 5 % quantile"
     return f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}"
@@ -170,27 +169,14 @@ def _write_page(path: Path, page: Page) -> None:
     _line(out, f"Open {path.resolve().as_uri()}")
 
 
-def _page(file: Path, reference: Path, fitted: Reference, summary: Summary) -> Page:
-    from normscope.report.score_page import ScoredFile, score_page  # slow to import
+def _page(file: Path, reference: Path, fitted: FittedReference, summary: Summary) -> Page:
+    from normscope.report.score_page import score_page  # slow to import
 
-    trust, norms = fitted.confidence.trust, summary.norms
-    told = [f"{_in_words(fitted, summary)}.", *_left_out("the reference", fitted.left_out)]
-    scored = summary.rows - sum(summary.statuses.values())
-    without = {_MEANING[status]: n for status, n in summary.statuses.items()}
-    found = ScoredFile(
-        name=file.name,
-        reference=reference.name,
-        told=[*told, *fitted.confidence.warnings, *([] if trust is None else [_trust(trust)])],
-        edges=np.empty(0) if norms is None else norms.edges,
-        shares=np.empty(0) if norms is None else norms.shares,
-        reference_shares=None if norms is None else norms.reference,
-        scores=summary.scores,
-        statuses={"scored": scored, **without},
-        explained=fitted.confidence.explained,
-        highest=[astuple(row) for row in summary.highest],
-        lowest=[astuple(row) for row in summary.lowest],
-    )
-    return score_page(found)
+    trust = fitted.confidence.trust
+    lines = [f"{_in_words(fitted, summary)}.", *_left_out("the reference", fitted.left_out)]
+    lines += [*fitted.confidence.warnings, *([] if trust is None else [_trust(trust)])]
+    names = file.name, reference.name
+    return score_page(*names, fitted, summary, lines=lines, meanings=_MEANING)
 
 
 def _line(console: Console, text: str) -> None:

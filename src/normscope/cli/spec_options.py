@@ -37,13 +37,17 @@ def with_spec_options(*without: str) -> Callable[[Command], Command]:
     return decorated
 
 
+def about(name: str) -> str:
+    """A few words on a field."""
+    return RunSpec.__dataclass_fields__[name].metadata["setting"].about
+
+
 def _parameter(of: Field[Any]) -> inspect.Parameter:
     kind = get_type_hints(RunSpec)[of.name]
     kind = next((k for k in _KINDS if kind in (k, k | None)), str)
-    about = of.metadata["setting"].about
-    if of.default is not BY_RECIPE:
-        about += f" [default: {of.default}]"
-    annotation = Annotated[kind | None, typer.Option(help=about, show_default=False)]
+    default = "" if of.default is BY_RECIPE else f" [default: {of.default}]"
+    option = typer.Option(help=about(of.name) + default, show_default=False)
+    annotation = Annotated[kind | None, option]
     return inspect.Parameter(
         of.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

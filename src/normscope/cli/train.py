@@ -13,15 +13,14 @@ import typer
 
 from normscope.cli.console import errors, out, refuse
 from normscope.cli.processes import first_process, run_processes
-from normscope.cli.spec_options import spec_from, with_spec_options
+from normscope.cli.spec_options import about, spec_from, with_spec_options
 from normscope.engine import RunResult, Stopped
 from normscope.engine import train as train_run
-from normscope.methods import METHODS
 
 
 @with_spec_options("method", "options")
 def train(
-    method: Annotated[str, typer.Argument(help=", ".join(METHODS), show_default=False)],
+    method: Annotated[str, typer.Argument(help=about("method"), show_default=False)],
     *,
     set_: Annotated[
         list[str] | None,

@@ -16,7 +16,7 @@ from normscope._environment import versions
 from normscope._files import whole_file, without_nan
 from normscope._sphere import safe_norm
 from normscope.data import Resident, Streamed
-from normscope.engine import checkpoint, trust
+from normscope.engine import checkpoint, evaluate_norms
 from normscope.engine.compose import build
 from normscope.engine.run_folder import RunFolder
 from normscope.engine.tuning import tuned
@@ -75,7 +75,7 @@ def evaluate(
     Returns:
         `layers`: kNN (`knn`, `knn_top5`) and linear probe (`probe`) accuracy, mean and spread of
         the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: what the norms say,
-        where the loss acts; see `normscope.engine.trust`.
+        where the loss acts; see `normscope.engine.evaluate_norms`.
     """
     with tuned(torch.device(device), "32"):
         return _evaluated(RunFolder(Path(folder)), device, data_root)
@@ -106,21 +106,21 @@ def _evaluated(
     }
     last = list(bank)[-1]
     named = {"train": bank, "test": queries, **outside}
-    norms = {name: trust.norms_of(found[last]) for name, found in named.items()}
+    norms = {name: evaluate_norms.norms_of(found[last]) for name, found in named.items()}
     root = data_root or data.default_root()
     result: dict[str, Any] = {
         "made_with": made_with(spec.data, data_root),
         "epoch": state["progress"]["epoch"],
         "layer": last,
         "layers": layers,
-        "splits": trust.splits(norms),
-        "confidence": {"knn": trust.against(norms["test"], right)}
-        | trust.human(images, norms, root),
-        "calibration": trust.calibration(bank[last], queries[last], right),
-        "novelty": trust.novelty(bank, queries, outside, labels),
+        "splits": evaluate_norms.splits(norms),
+        "confidence": {"knn": evaluate_norms.against(norms["test"], right)}
+        | evaluate_norms.human(images, norms, root),
+        "calibration": evaluate_norms.calibration(bank[last], queries[last], right),
+        "novelty": evaluate_norms.novelty(bank, queries, outside, labels),
     }
     with whole_file(run.path / "gallery.npz") as partial, partial.open("wb") as f:
-        np.savez(f, **trust.gallery(images, norms["test"], right))  # pyright: ignore[reportArgumentType]
+        np.savez(f, **evaluate_norms.gallery(images, norms["test"], right))  # pyright: ignore[reportArgumentType]
     _write_embeddings(run.path / "embeddings.npz", {"train": bank, "test": queries}, images)
     result = without_nan(result)
     with whole_file(run.path / "evaluation.json") as partial:
@@ -133,7 +133,7 @@ def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
     root = data_root or data.default_root()
     return {
         "normscope": versions()["normscope"],
-        "human_labels": sorted(trust.human_files(dataset, root)),
+        "human_labels": sorted(evaluate_norms.human_files(dataset, root)),
         "novel": data.others_there(dataset, root),
     }
 

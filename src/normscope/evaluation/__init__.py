@@ -1,6 +1,5 @@
-"""What frozen features are worth, and what their norms say: in torch and numpy alone."""
+"""What frozen features are worth, and how well a score tells right from wrong or old from new."""
 
-from normscope.evaluation.calibration import NormConfidence
 from normscope.evaluation.confidence import (
     Agreement,
     Buckets,
@@ -14,7 +13,6 @@ from normscope.evaluation.features import extract
 from normscope.evaluation.knn import KnnResult, knn
 from normscope.evaluation.novelty import novelty_scores
 from normscope.evaluation.ood import OodMetrics, ood_intervals, ood_metrics
-from normscope.evaluation.probability import Calibration
 from normscope.evaluation.probe import ProbeResult, linear_probe
 from normscope.evaluation.ranks import auroc, average_precision, kendall, spearman
 from normscope.evaluation.selective import RiskCoverage, risk_coverage
@@ -22,9 +20,7 @@ from normscope.evaluation.selective import RiskCoverage, risk_coverage
 __all__ = [
     "Agreement",
     "Buckets",
-    "Calibration",
     "KnnResult",
-    "NormConfidence",
     "OodMetrics",
     "ProbeResult",
     "RiskCoverage",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.evaluation.arrays import Values, column
+from normscope.evaluation.inputs import Values, column
 from normscope.evaluation.ranks import auroc, kendall, spearman
 
 _Z = 1.959963984540054  # of the normal distribution, for 95 %

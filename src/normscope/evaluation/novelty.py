@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from normscope._checks import check_floating, invalid
 from normscope._sphere import safe_norm
-from normscope.evaluation.arrays import Values, tensor_of
-from normscope.evaluation.neighbours import TILE, nearest, tiles_for, wide
+from normscope.evaluation.inputs import Values, tensor_of
+from normscope.evaluation.mahalanobis import squared_distance
+from normscope.evaluation.neighbours import nearest, tiles_for, wide
 from normscope.evaluation.probe import linear_probe
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Rows, and the reference that they are compared with; what several scores need is kept.
+
+    Args:
+        bank: the reference, raw, (m, d).
+        z: the rows, raw, (n, d).
+        labels: classes of the reference, (m,), if it has any.
+        k: neighbours.
+    """
+
+    bank: Tensor
+    z: Tensor
+    labels: Tensor | None
+    k: int
+
+    @cached_property
+    def norm(self) -> Tensor:
+        r"""$\|z\|$, (n,)."""
+        return safe_norm(self.z)[:, 0]
+
+    @cached_property
+    def cosines(self) -> tuple[Tensor, Tensor]:
+        """The highest cosine of each row with the bank, and the k-th highest, less one."""
+        k, item = self.k, wide(self.bank, self.z).itemsize
+        tiles = tiles_for(self.bank, k=k, classes=1, item=item)
+        parts = self.z.split(tiles.queries)
+        near = [nearest(part, self.bank, k=k, tiles=tiles)[0] for part in parts]
+        return torch.cat([t[:, 0] for t in near]), torch.cat([t[:, -1] for t in near])
+
+
+def norm(rows: Compared) -> Tensor:
+    r"""$\|z\|$."""
+    return rows.norm
+
+
+def max_cosine(rows: Compared) -> Tensor:
+    """The highest cosine with a row of the reference."""
+    return 1 + rows.cosines[0]
+
+
+def csi(rows: Compared) -> Tensor:
+    """That times the norm (Tack et al., 2020)."""
+    return max_cosine(rows) * rows.norm
+
+
+def knn_distance(rows: Compared) -> Tensor:
+    """Minus the distance to the k-th neighbour on unit vectors (Sun et al., 2022)."""
+    return -(-2 * rows.cosines[1]).clamp(min=0).sqrt()
+
+
+def mahalanobis(rows: Compared) -> Tensor:
+    """Minus the squared distance to the reference's mean in its covariance, as one cluster."""
+    return -squared_distance(rows.bank, rows.z).to(rows.norm.dtype)
+
+
+def energy(rows: Compared) -> Tensor | None:
+    r"""$\log \sum_c \exp(\mathrm{logit}_c)$ of a probe on the reference (Liu et al., 2020)."""
+    if rows.labels is None:
+        return None
+    return linear_probe(rows.bank, rows.labels, rows.z).logits.logsumexp(1)
+
+
+# higher the more familiar a row is; None where a score cannot be had
+NOVELTY: dict[str, Callable[[Compared], Tensor | None]] = {
+    "norm": norm,
+    "max_cosine": max_cosine,
+    "csi": csi,
+    "knn_distance": knn_distance,
+    "mahalanobis": mahalanobis,
+    "energy": energy,
+}
 
 
 @torch.no_grad()
@@ -18,15 +97,8 @@ def novelty_scores(
 ) -> dict[str, Tensor]:
     r"""Scores of each row of z by name, (n,) each; all are higher the more familiar the row is.
 
-    - `norm`: $\|z\|$.
-    - `max_cosine`: the highest cosine with a row of the reference.
-    - `csi`: that times the norm (Tack et al., 2020).
-    - `knn_distance`: minus the distance to the k-th neighbour on unit vectors (Sun et al., 2022).
-    - `mahalanobis`: minus the squared distance to the reference's mean in its covariance, on raw
-      rows, as one cluster, shrunk by Ledoit and Wolf (2004) so that it can be inverted; of a
-      reference of one row again and again, the plain distance.
-    - `energy`: $\log \sum_c \exp(\mathrm{logit}_c)$ of a linear probe on the reference, if it has
-      labels (Liu et al., 2020).
+    The scores are those of `NOVELTY`; `energy` needs labels. Mahalanobis of a reference of one row
+    again and again is the plain distance.
 
     Similarities are held a tile at a time; only the probe copies the reference.
 
@@ -46,57 +118,9 @@ def novelty_scores(
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= len(bank):
         constraint = f"an integer from 1 to {len(bank)}, the rows of the reference"
         raise invalid("k", constraint, k, "The usual is 50.")
-    norm = safe_norm(z)[:, 0]
-    nearest, farthest = _cosines_less_one(bank, z, k)
-    scores = {
-        "norm": norm,
-        "max_cosine": 1 + nearest,
-        "csi": (1 + nearest) * norm,
-        "knn_distance": -(-2 * farthest).clamp(min=0).sqrt(),
-        "mahalanobis": _mahalanobis(bank, z).to(norm.dtype),
-    }
-    if labels is not None:
-        scores["energy"] = linear_probe(
-            bank, tensor_of(labels).to(bank.device), z
-        ).logits.logsumexp(1)
-    return scores
-
-
-def _cosines_less_one(bank: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The highest cosine of each row with the bank, and the k-th highest, less one."""
-    tiles = tiles_for(bank, k=k, classes=1, item=wide(bank, z).itemsize)
-    near = [nearest(part, bank, k=k, tiles=tiles)[0] for part in z.split(tiles.queries)]
-    return torch.cat([t[:, 0] for t in near]), torch.cat([t[:, -1] for t in near])
-
-
-def _mahalanobis(bank: Tensor, z: Tensor) -> Tensor:
-    """Minus the squared distance, in float64."""
-    m, d = bank.shape
-    rows = max(1, TILE // d)
-    mean = sum((part.double().sum(0) for part in bank.split(rows)), bank.new_zeros(())) / m
-    covariance = bank.new_zeros(d, d, dtype=torch.float64)
-    fourth = covariance.new_zeros(())
-    for part in bank.split(rows):
-        x = part.double() - mean
-        covariance += x.T @ x / m
-        fourth += x.square().sum(1).square().sum() / m
-    # how far the covariance is from a multiple of one, and how much of it is chance
-    level = covariance.trace() / d
-    if not level > 0:  # a network that collapsed: what is left is the plain distance
-        level = torch.ones_like(level)
-    away = covariance.square().sum() - d * level**2
-    chance = ((fourth - covariance.square().sum()) / m).clamp(min=0)
-    share = (chance / away).clamp(max=1) if away > 0 else torch.ones_like(away)
-    # a reference in a subspace, exactly: the other directions get what rounding leaves
-    share = share.clamp(min=1e-9)
-    shrunk = (1 - share) * covariance
-    shrunk.diagonal().add_(share * level)
-    factor = torch.linalg.cholesky(shrunk)
-    distances = []
-    for part in z.split(rows):
-        w = torch.linalg.solve_triangular(factor, (part.double() - mean).T, upper=False)  # d rows
-        distances.append(w.square().sum(0))
-    return -torch.cat(distances)
+    rows = Compared(bank, z, None if labels is None else tensor_of(labels).to(bank.device), k)
+    scores = {name: score(rows) for name, score in NOVELTY.items()}
+    return {name: values for name, values in scores.items() if values is not None}
 
 
 def _check(bank: Tensor, z: Tensor) -> None:

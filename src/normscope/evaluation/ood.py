@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.evaluation.arrays import Values, column
+from normscope.evaluation.inputs import Values, column
 from normscope.evaluation.ranks import auroc_of_counts, average_precision_of_counts
 
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from normscope.evaluation.arrays import Values, column, zero_one
+from normscope.evaluation.inputs import Values, column, zero_one
 
 
 def auroc(scores: Values, positive: Values) -> float:

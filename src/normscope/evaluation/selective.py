@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.evaluation.arrays import Values, column, zero_one
+from normscope.evaluation.inputs import Values, column, zero_one
 
 
 @dataclass(frozen=True)

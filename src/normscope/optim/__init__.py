@@ -1,6 +1,6 @@
 """Optimizers; a new one is a file with a builder and a line here."""
 
-from normscope.optim.base import Builder
+from normscope.optim.builder import Builder
 from normscope.optim.lars import LARS, lars
 from normscope.optim.torch_optimizers import adam, adamw, sgd
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normscope.optim.base import Group
+from normscope.optim.builder import Group
 
 
 def lars(groups: Sequence[Group], *, lr: float, momentum: float, **_: Any) -> torch.optim.Optimizer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from normscope.optim.base import Group
+from normscope.optim.builder import Group
 
 
 def sgd(

@@ -25,7 +25,7 @@ def violins(axes: Axes, splits: Stored) -> None:
 
     Args:
         axes: to draw in.
-        splits: as `normscope.engine.trust.splits` gives them: equal steps of rank are kept, which
+        splits: as `engine.evaluate_norms.splits` gives them: equal steps of rank are kept, which
             the density is estimated from.
     """
     for at, (name, found) in enumerate(splits.items()):
@@ -50,7 +50,7 @@ def bars(axes: Axes, splits: Stored) -> None:
 
     Args:
         axes: to draw in.
-        splits: as `normscope.engine.trust.splits` gives them.
+        splits: as `engine.evaluate_norms.splits` gives them.
     """
     means = [_number(found["mean"]) for found in splits.values()]
     colors = [_color(name) for name in splits]
@@ -70,7 +70,7 @@ def against_norm(
 
     Args:
         axes: to draw in.
-        found: as `normscope.engine.trust.against` gives it.
+        found: as `engine.evaluate_norms.against` gives it.
         quantity: what was averaged, for the axis.
         name: of this curve among several, for the legend.
         color: its own.
@@ -96,7 +96,7 @@ def risk_coverage_curve(axes: Axes, calibration: Stored) -> None:
 
     Args:
         axes: to draw in.
-        calibration: as `normscope.engine.trust.calibration` gives it; the area under each curve
+        calibration: as `engine.evaluate_norms.calibration` gives it; the area under each curve
             stands in the legend.
     """
     coverage, risk = _numbers(calibration["coverage"]), _numbers(calibration["risk"])
@@ -117,7 +117,7 @@ def reliability_curve(axes: Axes, calibration: Stored) -> None:
 
     Args:
         axes: to draw in.
-        calibration: as `normscope.engine.trust.calibration` gives it.
+        calibration: as `engine.evaluate_norms.calibration` gives it.
     """
     bins = {name: _numbers(values) for name, values in calibration["reliability"].items()}
     x, y = bins["confidence"], bins["accuracy"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,77 +11,65 @@ from normscope._environment import versions
 from normscope.report.figures import BLUE, GREY, ORANGE
 from normscope.report.html import Page, Section, Table
 from normscope.report.norm_sections import picture
+from normscope.scoring import FittedReference, Histogram, Row, Summary
 
-Ends = Sequence[tuple[object, float, float, float]]  # id, norm, score, novelty
 
+def score_page(
+    file: str,
+    reference: str,
+    fitted: FittedReference,
+    summary: Summary,
+    *,
+    lines: Sequence[str],
+    meanings: Mapping[str, str],
+) -> Page:
+    """Norms and scores of a file, what to know of them, and the rows at both ends.
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredFile:
-    """What is known of a file once it is scored.
-
-    Attributes:
-        name: of the file.
-        reference: what it was compared with.
-        told: what the command told: the rows and their mean norm, then what to mind.
-        edges: of the norms' bars, (b + 1,); empty if no row has a score.
-        shares: of the file's rows, (b,).
-        reference_shares: of the reference's, (b,); None if they are compared given covariates.
-        scores: rows by score, in equal steps from 0 to 1.
-        statuses: what a row is -> rows, those with a score among them.
-        explained: covariate -> the share of the variance of the log norm that it explains.
-        highest: rows of largest norm, the largest first.
-        lowest: rows of smallest norm, the smallest first.
+    Args:
+        file: its name.
+        reference: the name of what it was compared with.
+        fitted: what that is.
+        summary: of the file's scores.
+        lines: what the command said: the rows and their mean norm, then warnings.
+        meanings: of a row's status, in words.
     """
-
-    name: str
-    reference: str
-    told: Sequence[str]
-    edges: np.ndarray
-    shares: np.ndarray
-    reference_shares: np.ndarray | None
-    scores: np.ndarray
-    statuses: Mapping[str, int]
-    explained: Mapping[str, float]
-    highest: Ends
-    lowest: Ends
-
-
-def score_page(found: ScoredFile) -> Page:
-    """Norms and scores of a file, what to mind, and the rows at both ends."""
-    lead, *warnings = found.told
-    sections = [_rows_section(found, warnings)]
-    if len(found.edges):
-        sections.append(_norms_section(found))
-    if found.explained:
-        sections.append(_covariates_section(found.explained))
-    if found.highest:
+    lead, *warnings = lines
+    sections = [_rows_section(summary, warnings, meanings)]
+    if summary.norms is not None:
+        sections.append(_norms_section(summary.norms, summary.scores))
+    if fitted.confidence.explained:
+        sections.append(_covariates_section(fitted.confidence.explained))
+    if summary.highest:
         sections += [
-            _ends_section("Rows of largest norm", found.highest),
-            _ends_section("Rows of smallest norm", found.lowest),
+            _ends_section("Rows of largest norm", summary.highest),
+            _ends_section("Rows of smallest norm", summary.lowest),
         ]
-    made = f"normscope {versions()['normscope']}. Reference: {found.reference}."
-    return Page(f"Norms of {found.name}", lead, sections, made)
+    made = f"normscope {versions()['normscope']}. Reference: {reference}."
+    return Page(f"Norms of {file}", lead, sections, made)
 
 
-def _rows_section(found: ScoredFile, warnings: Sequence[str]) -> Section:
-    total = sum(found.statuses.values())
-    rows = [[what, f"{n:,}", f"{100 * n / total:.3g}%"] for what, n in found.statuses.items()]
+def _rows_section(
+    summary: Summary, warnings: Sequence[str], meanings: Mapping[str, str]
+) -> Section:
+    scored = summary.rows - sum(summary.statuses.values())
+    counts = {"scored": scored, **{meanings[s]: n for s, n in summary.statuses.items()}}
+    rows = [[what, f"{n:,}", f"{100 * n / summary.rows:.3g}%"] for what, n in counts.items()]
     table = Table(("status", "rows", "share"), rows, numeric=(1, 2))
     return Section("Rows", warnings, table)
 
 
-def _norms_section(found: ScoredFile) -> Section:
-    given = found.reference_shares is None
+def _norms_section(norms: Histogram, scores: np.ndarray) -> Section:
+    given = norms.reference is None
     beside = ", whose place is judged given covariates" if given else " and of the reference"
     return Section(
         "Norms and scores",
         figures=[
             picture(
-                lambda axes: _draw_norms(axes, found),
+                lambda axes: _draw_norms(axes, norms),
                 f"Norms of the file{beside}; the outermost 0.05 % of either end are left out.",
             ),
             picture(
-                lambda axes: _draw_scores(axes, found.scores),
+                lambda axes: _draw_scores(axes, scores),
                 "Scores: the share of the reference, given covariates if any, with a smaller "
                 "norm. Rows like the reference's keep to the dashed line.",
             ),
@@ -90,12 +77,11 @@ def _norms_section(found: ScoredFile) -> Section:
     )
 
 
-def _draw_norms(axes: Axes, found: ScoredFile) -> None:
-    axes.stairs(found.shares, found.edges, color=BLUE, fill=True, alpha=0.55, label="file")
-    if found.reference_shares is not None:
-        axes.stairs(
-            found.reference_shares, found.edges, color=ORANGE, linewidth=1.6, label="reference"
-        )
+def _draw_norms(axes: Axes, norms: Histogram) -> None:
+    axes.stairs(norms.shares, norms.edges, color=BLUE, fill=True, alpha=0.55, label="file")
+    if norms.reference is not None:
+        look = {"color": ORANGE, "linewidth": 1.6, "label": "reference"}
+        axes.stairs(norms.reference, norms.edges, **look)
     axes.set(xlabel="norm", ylabel="share of rows")
     axes.legend()
 
@@ -113,10 +99,7 @@ def _covariates_section(explained: Mapping[str, float]) -> Section:
     return Section("Covariates", [text], Table(("covariate", "explained"), rows, numeric=(1,)))
 
 
-def _ends_section(title: str, ends: Ends) -> Section:
-    rows = [
-        [str(name), f"{norm:.5g}", f"{score:.4f}", f"{novelty:.2f}"]
-        for name, norm, score, novelty in ends
-    ]
+def _ends_section(title: str, ends: Sequence[Row]) -> Section:
+    rows = [[str(r.id), f"{r.norm:.5g}", f"{r.score:.4f}", f"{r.novelty:.2f}"] for r in ends]
     headings = ("id", "norm", "score", "novelty, bits")
     return Section(title, table=Table(headings, rows, numeric=(1, 2, 3)))

@@ -1,11 +1,19 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
 from normscope.scoring.readers import open_embeddings
-from normscope.scoring.stream import Reference, Summary, fit_reference, load_reference, score_file
+from normscope.scoring.stream import (
+    FittedReference,
+    fit_reference,
+    load_reference,
+    score_file,
+)
+from normscope.scoring.tally import Histogram, Row, Summary
 from normscope.scoring.writers import check_out, default_out
 
 __all__ = [
-    "Reference",
+    "FittedReference",
+    "Histogram",
+    "Row",
     "Summary",
     "check_out",
     "default_out",

@@ -24,7 +24,7 @@ _SAFE = {np.dtype("f4"): (1e-30, 1e38), np.dtype("f8"): (1e-280, 1e300)}
 
 
 @dataclass(frozen=True)
-class Batch:
+class Block:
     """Consecutive rows of a file.
 
     Attributes:
@@ -63,7 +63,7 @@ class Source(ABC):
     dtype: str
 
     @abstractmethod
-    def batches(self) -> Iterator[Batch]:
+    def blocks(self) -> Iterator[Block]:
         """The rows in order; each call starts from the first."""
 
 

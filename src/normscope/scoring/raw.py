@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.scoring.blocks import Batch, Source, block_rows, check_shape, norms_and_status
+from normscope.scoring.blocks import Block, Source, block_rows, check_shape, norms_and_status
 
 _FLOATS = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}  # of safetensors
 _AGAIN = "Write it anew."
@@ -44,7 +44,7 @@ class RawSource(Source):
     ids: np.ndarray | None = None
     covariates: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def batches(self) -> Iterator[Batch]:
+    def blocks(self) -> Iterator[Block]:
         """The rows in order, read into one buffer."""
         n = block_rows(self.d * self.numbers.itemsize)
         buffer = np.empty((min(n, self.rows), self.d), self.numbers)
@@ -57,7 +57,7 @@ class RawSource(Source):
                 norms, status = norms_and_status(z)
                 ids = None if self.ids is None else self.ids[rows]
                 given = {name: column[rows] for name, column in self.covariates.items()}
-                yield Batch(norms, status, z, ids, given)
+                yield Block(norms, status, z, ids, given)
 
     def _fill(self, stream: IO[bytes], view: np.ndarray) -> None:
         try:
@@ -69,7 +69,7 @@ class RawSource(Source):
             raise invalid(str(self.path), "a whole file", "one that ends too soon", _AGAIN)
 
 
-def open_npy(path: Path) -> RawSource:
+def open_npy(path: Path, **_: Any) -> RawSource:
     """A .npy file."""
     with path.open("rb") as stream:
         shape, numbers = _header(path, stream)
@@ -77,7 +77,7 @@ def open_npy(path: Path) -> RawSource:
     return _plain(path, start, shape, numbers, str(numbers))
 
 
-def open_safetensors(path: Path) -> RawSource:
+def open_safetensors(path: Path, **_: Any) -> RawSource:
     """The tensor `embeddings` of a .safetensors file, or its only floating one of two dimensions.
 
     The file starts with the length of its header in eight bytes, then the header as JSON.

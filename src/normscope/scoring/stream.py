@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.evaluation.calibration import NormConfidence
-from normscope.scoring.blocks import COVARIATE, OK, Batch, Source
+from normscope.confidence import NormConfidence
+from normscope.scoring.blocks import COVARIATE, OK, Block, Source
 from normscope.scoring.tally import Summary, Tally, counted, named
 from normscope.scoring.writers import written
 
@@ -26,7 +26,7 @@ _NO_ROWS = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
-class Reference:
+class FittedReference:
     """What norms are compared to.
 
     Attributes:
@@ -42,7 +42,7 @@ class Reference:
 
 def fit_reference(
     source: Source, *, labels: np.ndarray | None = None, progress: Progress | None = None
-) -> Reference:
+) -> FittedReference:
     """Read the reference's norms, and its covariates if it has any, once.
 
     Rows without a norm are left out and counted. The norms stay in memory: eight bytes a row.
@@ -60,15 +60,15 @@ def fit_reference(
     norms, columns = [], []
     counts: Counter[int] = Counter()
     start = 0
-    for batch in source.batches():
-        status = _with_covariates(batch)
+    for block in source.blocks():
+        status = _with_covariates(block)
         fine = status == OK
         counts.update(counted(status))
-        norms.append(batch.norms[fine])
-        columns.append({name: column[fine] for name, column in batch.covariates.items()})
+        norms.append(block.norms[fine])
+        columns.append({name: column[fine] for name, column in block.covariates.items()})
         if sample is not None:
-            sample.take(batch, start, fine)
-        start += len(batch)
+            sample.take(block, start, fine)
+        start += len(block)
         if progress is not None:
             progress(start, source.rows)
     joined = np.concatenate(norms)
@@ -78,10 +78,10 @@ def fit_reference(
     if sample is not None and labels is not None:
         z, rows = np.concatenate(sample.z), np.concatenate(sample.rows)
         confidence.trust = NormConfidence.fit(z, labels[rows].astype(np.int64)).trust
-    return Reference(confidence, float(joined.mean()), named(counts))
+    return FittedReference(confidence, float(joined.mean()), named(counts))
 
 
-def load_reference(path: Path) -> Reference | None:
+def load_reference(path: Path) -> FittedReference | None:
     """The reference that `NormConfidence.save` left in a file; None if it holds something else."""
     try:
         with zipfile.ZipFile(path) as packed:
@@ -90,7 +90,7 @@ def load_reference(path: Path) -> Reference | None:
         return None
     if not {"kind.npy", "version.npy"} <= members:
         return None
-    return Reference(NormConfidence.load(path))
+    return FittedReference(NormConfidence.load(path))
 
 
 class _Sample:
@@ -102,18 +102,18 @@ class _Sample:
         self.z: list[np.ndarray] = []
         self.rows: list[np.ndarray] = []
 
-    def take(self, batch: Batch, start: int, fine: np.ndarray) -> None:
-        """Keep those drawn of a batch that begins at row `start`, if they are fine."""
-        first, last = np.searchsorted(self._drawn, [start, start + len(batch)])
+    def take(self, block: Block, start: int, fine: np.ndarray) -> None:
+        """Keep those drawn of a block that begins at row `start`, if they are fine."""
+        first, last = np.searchsorted(self._drawn, [start, start + len(block)])
         rows = self._drawn[first:last]
         rows = rows[fine[rows - start]]
-        z = batch.z[rows - start]
+        z = block.z[rows - start]
         self.z.append(z.astype(np.float64 if z.dtype.itemsize == 8 else np.float32))
         self.rows.append(rows)
 
 
 def score_file(
-    source: Source, reference: Reference, out: Path, *, progress: Progress | None = None
+    source: Source, reference: FittedReference, out: Path, *, progress: Progress | None = None
 ) -> Summary:
     """Write id, norm, score, novelty and status of every row of a file.
 
@@ -131,20 +131,20 @@ def score_file(
     tally = Tally()
     start = 0
     with written(out) as writer:
-        for batch in _ahead(_merged(source.batches())):
-            rows = slice(start, start + len(batch))
-            if batch.ids is None:
+        for block in _ahead(_merged(source.blocks())):
+            rows = slice(start, start + len(block))
+            if block.ids is None:
                 ids = np.arange(rows.start, rows.stop)
             else:
-                ids = batch.ids
+                ids = block.ids
                 seen = seen if len(seen) else np.empty(source.rows, np.int64)
                 seen[rows] = _hashes(ids)
-            status = _with_covariates(batch)
-            found = reference.confidence.scored_norms(batch.norms, batch.covariates or None)
+            status = _with_covariates(block)
+            found = reference.confidence.scored_norms(block.norms, block.covariates or None)
             score, novelty = (values.astype(np.float32) for values in found)
             columns = {
                 "id": ids,
-                "norm": batch.norms,
+                "norm": block.norms,
                 "score": score,
                 "novelty": novelty,
                 "status": status,
@@ -158,14 +158,14 @@ def score_file(
     return tally.summary(reference.confidence)
 
 
-def _merged(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _merged(blocks: Iterator[Block]) -> Iterator[Block]:
     """Batches of at least 65,536 rows, but for the last, without the rows themselves.
 
     What a call costs is spread over more rows than stay in the cache when their norms are taken.
     """
-    held: list[Batch] = []
-    for batch in batches:
-        held.append(replace(batch, z=_NO_ROWS))  # a view, even of none, would keep them alive
+    held: list[Block] = []
+    for block in blocks:
+        held.append(replace(block, z=_NO_ROWS))  # a view, even of none, would keep them alive
         if sum(map(len, held)) >= _MERGED_ROWS:
             yield _joined(held)
             held = []
@@ -173,9 +173,9 @@ def _merged(batches: Iterator[Batch]) -> Iterator[Batch]:
         yield _joined(held)
 
 
-def _joined(parts: list[Batch]) -> Batch:
+def _joined(parts: list[Block]) -> Block:
     ids = [part.ids for part in parts if part.ids is not None]
-    return Batch(
+    return Block(
         np.concatenate([part.norms for part in parts]),
         np.concatenate([part.status for part in parts]),
         _NO_ROWS,
@@ -184,19 +184,19 @@ def _joined(parts: list[Batch]) -> Batch:
     )
 
 
-def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
     """The same, each made in another thread while the one before is in use."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
+        coming = pool.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = pool.submit(next, blocks, None)
+            yield block
 
 
-def _with_covariates(batch: Batch) -> np.ndarray:
+def _with_covariates(block: Block) -> np.ndarray:
     """The status of each row, where it counts that its covariates are there."""
-    status = batch.status
-    for column in batch.covariates.values():
+    status = block.status
+    for column in block.covariates.values():
         status = np.where((status == OK) & ~np.isfinite(column), COVARIATE, status)
     return status.astype(np.uint8)
 

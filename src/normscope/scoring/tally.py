@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.evaluation.calibration import NormConfidence
+from normscope.confidence import NormConfidence
 from normscope.scoring.blocks import OK, STATUSES
 
 _BINS = 16_000  # of norms, a thousandth of the first rows' median each; one more holds the rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,6 @@ from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.scoring.blocks import STATUSES
 
-KINDS = (".parquet", ".npz", ".csv")
 COLUMNS = ("id", "norm", "score", "novelty", "status")
 Columns = dict[str, np.ndarray]  # in that order; status as places in STATUSES
 
@@ -47,11 +46,11 @@ def default_out(path: Path) -> Path:
 
 def check_out(path: Path, *, force: bool, inputs: tuple[Path, ...]) -> None:
     """Refuse a place that cannot be written to, or that holds something, before any work."""
-    if path.suffix not in KINDS:
+    if path.suffix not in WRITERS:
         advice = (
             "An array has no named columns; .npz has." if path.suffix == ".npy" else "Pick one."
         )
-        raise invalid("out", f"a file ending in {', '.join(KINDS)}", str(path), advice)
+        raise invalid("out", f"a file ending in {', '.join(WRITERS)}", str(path), advice)
     if path.suffix == ".parquet" and not importlib.util.find_spec("pyarrow"):
         install = "Install the extra: pip install 'normscope[parquet]', or write .npz or .csv."
         raise invalid("pyarrow", "installed to write parquet files", None, install)
@@ -68,9 +67,8 @@ def check_out(path: Path, *, force: bool, inputs: tuple[Path, ...]) -> None:
 @contextmanager
 def written(path: Path) -> Iterator[Writer]:
     """A writer by the suffix of `path`, which has all rows on leaving, or is as it was."""
-    kinds = {".parquet": _Parquet, ".csv": _Csv, ".npz": _Npz}
     with whole_file(path) as partial:
-        writer: Writer = kinds[path.suffix](partial)
+        writer: Writer = WRITERS[path.suffix](partial)
         try:
             yield writer
         except BaseException:
@@ -164,3 +162,6 @@ class _Npz:
 def _widest(parts: list[np.ndarray]) -> np.dtype:
     """The format that holds them all: strings differ in length, all else is of one format."""
     return max((part.dtype for part in parts), key=lambda kind: kind.itemsize)
+
+
+WRITERS: dict[str, Callable[[Path], Writer]] = {".parquet": _Parquet, ".npz": _Npz, ".csv": _Csv}

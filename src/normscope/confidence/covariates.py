@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.evaluation.arrays import Values, column, described
+from normscope.evaluation.inputs import Values, column, described
 
 Covariates = Mapping[str, Values] | Values
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from normscope.data import ImageArrays, Split
-from normscope.engine import trust
+from normscope.engine import evaluate_norms
 
 TRAIN, TEST = 50_000, 10_000
 
@@ -51,12 +51,12 @@ def write_labels(root: Path, images: ImageArrays, norms: dict[str, np.ndarray]) 
 def test_people_agree_on_long_embeddings_and_the_signs_say_so(cifar10, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     norms = {"train": rng.gamma(9, 1, TRAIN), "test": rng.gamma(9, 1, TEST)}
-    assert trust.human(cifar10, norms, tmp_path) == {}
-    assert trust.human_files("cifar10", tmp_path) == set()
+    assert evaluate_norms.human(cifar10, norms, tmp_path) == {}
+    assert evaluate_norms.human_files("cifar10", tmp_path) == set()
     write_labels(tmp_path, cifar10, norms)
-    assert trust.human_files("cifar10", tmp_path) == {"consensus", "entropy"}
-    assert trust.human_files("cifar100", tmp_path) == set()
-    found = trust.human(cifar10, norms, tmp_path)
+    assert evaluate_norms.human_files("cifar10", tmp_path) == {"consensus", "entropy"}
+    assert evaluate_norms.human_files("cifar100", tmp_path) == set()
+    found = evaluate_norms.human(cifar10, norms, tmp_path)
     assert found["consensus"]["auroc"] == pytest.approx(1)
     assert found["consensus"]["trend"]["statistic"] > 10
     assert found["entropy"]["spearman"] < -0.8
@@ -68,10 +68,10 @@ def test_labels_of_other_images_and_damaged_ones_are_refused(cifar10, tmp_path: 
     write_labels(tmp_path, cifar10, norms)
     other = Split(cifar10.train.images, np.roll(cifar10.train.labels, 1))
     with pytest.raises(ValueError, match="human labels must be of these training images"):
-        trust.human(replace(cifar10, train=other), norms, tmp_path)
+        evaluate_norms.human(replace(cifar10, train=other), norms, tmp_path)
     (tmp_path / "CIFAR-10_human.pt").write_bytes(b"half")
     with pytest.raises(ValueError, match="a damaged one"):
-        trust.human(cifar10, norms, tmp_path)
+        evaluate_norms.human(cifar10, norms, tmp_path)
 
 
 def test_calibration_is_judged_on_rows_that_it_did_not_see() -> None:
@@ -79,12 +79,12 @@ def test_calibration_is_judged_on_rows_that_it_did_not_see() -> None:
     norms = np.linalg.norm(z, axis=1)
     right = (norms > np.median(norms)).astype(float)
     right[1::2] = 1 - right[1::2]  # in the other half, short embeddings are right
-    found = trust.calibration(torch.from_numpy(z), torch.from_numpy(z), right)
+    found = evaluate_norms.calibration(torch.from_numpy(z), torch.from_numpy(z), right)
     assert found is not None
     assert found["ece"] > 0.9
     assert found["aurc"] > found["random_aurc"]
     few = torch.from_numpy(z[:39])
-    assert trust.calibration(torch.from_numpy(z), few, right[:39]) is None
+    assert evaluate_norms.calibration(torch.from_numpy(z), few, right[:39]) is None
 
 
 def test_energy_is_of_a_probe_on_the_bank_rows_own_labels() -> None:
@@ -94,7 +94,7 @@ def test_energy_is_of_a_probe_on_the_bank_rows_own_labels() -> None:
     bank = centres[labels] + torch.randn(len(labels), 2, generator=generator)
     inside = centres[labels[:500]] + torch.randn(500, 2, generator=generator)
     outside = torch.randn(500, 2, generator=generator)  # between the classes
-    found = trust.novelty({"z": bank}, {"z": inside}, {"new": {"z": outside}}, labels)
+    found = evaluate_norms.novelty({"z": bank}, {"z": inside}, {"new": {"z": outside}}, labels)
     assert found["new"]["z"]["energy"]["auroc"] > 0.99
     low, high = found["new"]["z"]["norm"]["intervals"]["auroc"]
     assert low <= found["new"]["z"]["norm"]["auroc"] <= high
@@ -104,7 +104,9 @@ def test_a_class_without_test_images_is_left_out_of_the_gallery() -> None:
     pixels = np.arange(4, dtype=np.uint8)[:, None, None, None].repeat(3, 1)
     split = Split(pixels, np.array([0, 0, 2, 2]))
     right = np.array([0.0, 1.0, 0.0, 1.0])
-    found = trust.gallery(arrays("x", split, split, "abc"), np.array([1.0, 2.0, 4.0, 3.0]), right)
+    found = evaluate_norms.gallery(
+        arrays("x", split, split, "abc"), np.array([1.0, 2.0, 4.0, 3.0]), right
+    )
     assert found["classes"].tolist() == ["a", "c"]
     assert found["highest_rows"][:, 0].tolist() == [1, 2]
     assert found["lowest_rows"][:, 0].tolist() == [0, 3]

@@ -14,19 +14,17 @@ from torch import Tensor
 from normscope._checks import invalid
 from normscope._files import without_nan
 from normscope._sphere import safe_norm
+from normscope.confidence import LEAST, NormConfidence, reliability
 from normscope.data import ImageArrays, LazyImages, cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.data.images import fitted
 from normscope.evaluation import (
     Agreement,
-    NormConfidence,
     agreement,
     novelty_scores,
     ood_intervals,
     ood_metrics,
     risk_coverage,
 )
-from normscope.evaluation.probability import reliability
-from normscope.evaluation.reference import LEAST
 
 Layers = Mapping[str, Tensor]
 _QUANTILES = 201  # of each split's norms: enough to draw a violin from

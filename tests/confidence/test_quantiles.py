@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.evaluation.quantiles import Quantiles
+from normscope.confidence.quantiles import Quantiles
 
 VALUES = st.one_of(
     st.floats(0, 1e3), st.sampled_from([1.0, 2.0, 2.5]), st.floats(1e-300, 1e300), st.just(5e-324)

@@ -12,11 +12,11 @@ import numpy as np
 
 from normscope._checks import invalid
 from normscope._files import whole_file
-from normscope.evaluation.arrays import Values, column, row_norms, zero_one
-from normscope.evaluation.conditional import Covariates, columns_of, share_explained
-from normscope.evaluation.probability import Calibration, calibration
-from normscope.evaluation.reference import LEAST, Reference, chosen_way, reference_norms
-from normscope.evaluation.trust import norm_trust
+from normscope.confidence.calibration import Calibration, calibration
+from normscope.confidence.covariates import Covariates, columns_of, share_explained
+from normscope.confidence.reference import LEAST, ReferenceNorms, chosen_way, reference_norms
+from normscope.confidence.trust import norm_trust
+from normscope.evaluation.inputs import Values, column, row_norms, zero_one
 
 _KIND, _VERSION = "normscope.NormConfidence", 1
 _SAID = ("names", "d", "explained", "trust", "warnings")
@@ -49,7 +49,7 @@ class NormConfidence:
     array([ 0.,  1., nan])
     """
 
-    _reference: Reference = field(repr=False)
+    _reference: ReferenceNorms = field(repr=False)
     names: tuple[str, ...]
     d: int | None = None
     explained: dict[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class NormConfidence:
             for name, share in explained.items()
             if share > _WORTH_SAYING
         ]
-        reference = Reference.of(usual, _matrix(columns, rows=len(usual)), way=way)
+        reference = ReferenceNorms.of(usual, _matrix(columns, rows=len(usual)), way=way)
         return cls(reference, tuple(columns), explained=explained, warnings=lines)
 
     def score(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:
@@ -214,7 +214,7 @@ class NormConfidence:
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray]) -> NormConfidence:
         said = json.loads(str(arrays["said"]))
-        reference = Reference.from_arrays(arrays)
+        reference = ReferenceNorms.from_arrays(arrays)
         found = cls(
             reference,
             tuple(map(_text, said["names"])),

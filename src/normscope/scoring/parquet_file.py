@@ -14,7 +14,7 @@ from normscope._checks import invalid
 from normscope.scoring.blocks import (
     NULL,
     RAGGED,
-    Batch,
+    Block,
     Source,
     block_rows,
     check_shape,
@@ -41,7 +41,7 @@ class ParquetSource(Source):
     covariates: tuple[str, ...]
     batch_rows: int
 
-    def batches(self) -> Iterator[Batch]:
+    def blocks(self) -> Iterator[Block]:
         """The rows in order, as the record batches come."""
         names = [*self.columns, *self.covariates, *([self.id] if self.id else [])]
         for record in _records(self.path, names, self.batch_rows):
@@ -56,7 +56,7 @@ class ParquetSource(Source):
                 found[~good] = status[~good]
             ids = None if self.id is None else self._ids(record.column(self.id))
             given = {name: self._covariate(name, record) for name in self.covariates}
-            yield Batch(norms, found, z, ids, given)
+            yield Block(norms, found, z, ids, given)
 
     def _ids(self, column: Any) -> np.ndarray:
         import pyarrow
@@ -78,7 +78,7 @@ class ParquetSource(Source):
         return values.astype(np.float64)
 
 
-def open_parquet(path: Path, covariates: Sequence[str] = ()) -> ParquetSource:
+def open_parquet(path: Path, *, covariates: Sequence[str] = (), **_: Any) -> ParquetSource:
     """Column `embedding` or `embeddings`, the only list of floats, or columns e0, e1 and so on.
 
     Lists that may be of any length have the length that most of the first rows have.

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from normscope.evaluation import NormConfidence, auroc, knn, risk_coverage
-from normscope.evaluation.conditional import bin_edges
-from normscope.evaluation.probability import _isotonic, _logistic, reliability
+from normscope.confidence import NormConfidence
+from normscope.confidence.calibration import _isotonic, _logistic, reliability
+from normscope.confidence.covariates import bin_edges
+from normscope.evaluation import auroc, knn, risk_coverage
 
 
 def gamma(m: int, seed: int = 0) -> np.ndarray:
@@ -258,7 +259,7 @@ def test_trust_is_that_of_rows_which_a_seed_draws(monkeypatch) -> None:
     z = directed(gamma(900), 3)
     labels = (z[:, 0] > 0).astype(np.int64)
     whole = NormConfidence.fit(z, labels).trust
-    monkeypatch.setattr("normscope.evaluation.trust._ROWS", 500)
+    monkeypatch.setattr("normscope.confidence.trust._ROWS", 500)
     first, second = (NormConfidence.fit(z, labels).trust for _ in range(2))
     assert first == second != whole
     assert first == pytest.approx(whole, abs=0.1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normscope._checks import check_labels
-from normscope.evaluation.arrays import Values, tensor_of
+from normscope.evaluation.inputs import Values, tensor_of
 from normscope.evaluation.neighbours import nearest, tiles_for, wide
 from normscope.evaluation.ranks import auroc
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.evaluation.arrays import Values, column
-from normscope.evaluation.conditional import LEAST_ROWS, Binned, Plain, Smooth
-from normscope.evaluation.quantiles import Quantiles
+from normscope.confidence.covariates import LEAST_ROWS, Binned, Plain, Smooth
+from normscope.confidence.quantiles import Quantiles
+from normscope.evaluation.inputs import Values, column
 
 LEAST = 20  # rows
 _MOST = 65_537  # values that are kept: half a megabyte
@@ -22,14 +22,14 @@ Way = Literal["plain", "binned", "smooth"]
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceNorms:
     """Norms by the part that a row is compared with: one, or one for each bin of a covariate."""
 
     way: Plain | Binned | Smooth
     parts: list[Quantiles]
 
     @classmethod
-    def of(cls, norms: np.ndarray, x: np.ndarray, *, way: Way) -> Reference:
+    def of(cls, norms: np.ndarray, x: np.ndarray, *, way: Way) -> ReferenceNorms:
         """From norms, (m,), above zero, and covariates, (m, c), all finite."""
         place = _WAYS[way].fit(norms, x)
         values, cell = place.place(norms, x)
@@ -63,7 +63,7 @@ class Reference:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Reference:
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> ReferenceNorms:
         """What gave these `arrays`."""
         fields = {k.removeprefix("way."): v for k, v in arrays.items() if k.startswith("way.")}
         ends = np.cumsum(arrays["sizes"])
