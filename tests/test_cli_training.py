@@ -141,7 +141,8 @@ def test_demo_leaves_one_page_and_a_second_call_trains_nothing(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "SimSiam, cut 9" in page
+    assert "SimSiam, rate x 9" in page
+    assert "What to do next" in page
     assert page.count("<img") == 10
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "runs"}
     checkpoints = sorted(tmp_path.rglob("checkpoint.pt"))

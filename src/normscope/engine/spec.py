@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -41,80 +42,41 @@ class RunSpec:
     warm-up takes more than a fifth of the run. To vary a spec, vary its arguments:
     `dataclasses.replace` keeps what was filled in.
 
-    Attributes:
-        method: a name in `METHODS`.
-        data: a name in `DATASETS`, or `folder:PATH`, `npz:PATH`.
-        net: a name in `NETS`.
-        epochs: passes over the training images.
-        recipe: `"text"`, what the paper says, or `"as_coded"`, what its published code does.
-        seed: of the initial weights, the order of images, and the augmentations.
-        batch: images per optimizer step, over all devices and micro-batches.
-        accumulate: micro-batches per step; batch normalisation sees one of them at a time.
-        accumulation: `"mean"` of the micro-batches' gradients, or their `"sum"`, where gradients
-            left over at an epoch's end count in the next one's first step, as in the published
-            code.
-        optimizer: a name in `OPTIMIZERS`.
-        lr: peak learning rate for 256 images; multiplied by batch / 256.
-        predictor_lr: the predictor's own constant learning rate, not multiplied; None: as the rest.
-        momentum: of SGD and LARS.
-        nesterov: whether SGD looks ahead.
-        weight_decay: added to the gradient (apart from it in AdamW).
-        decay: which parameters decay: `"all"` (the paper's code) or `"no_bias_norm"`.
-        warmup_epochs: of linear growth from zero.
-        horizon_epochs: where the cosine would reach zero; the run's end unless given.
-        cosine_start: whether the cosine's clock starts at the warm-up's end or at `"zero"`.
-        cut: the weights are divided by it at the start; 1 leaves them.
-        cut_scope: `"all"` parameters, `"weights"`, the `"last"` linear layer, the
-            scale-`"invariant"` weights, or the `"rest"`, all except these.
-        grad_scale: GradScale's power; 0 is none.
-        grad_scale_of: whose norm it takes: `"each"` embedding's own, their `"mean"`, or each
-            one's `"share"` of it, with which learning rate and warm-up stay as they are.
-        augmentation: a name in `augment.PRESETS`.
-        options: the method's own arguments, such as `{"temperature": 0.2}`.
-        knn_k: neighbours in the online kNN; 200 (Appendix C.1).
-        precision: `"bf16"` (mixed), `"32"` or `"64"` bits (to compare runs; no growth is logged);
-            `"auto"` is bf16 on a GPU, 32 on a CPU.
-        log_every: optimizer steps between log points.
-
     >>> spec = RunSpec(method="simsiam", data="cifar10", epochs=100)
     >>> spec.batch, spec.lr, spec.weight_decay
     (1024, 0.12, 0.0005)
     """
 
     method: str = _setting("simclr", ", ".join(METHODS), among=METHODS)
-    data: str = _setting("digits", "see `normscope data list`")
+    data: str = _setting("digits", "see `normscope data list`; or folder:PATH, npz:PATH")
     net: str = _setting(BY_RECIPE, ", ".join(NETS), among=NETS)
     epochs: int = _setting(BY_RECIPE, "passes over the training images", least=1)
-    recipe: Recipe = _setting("text", "the paper's text, or as_coded")
-    seed: int = _setting(0, "of weights, order and augmentation", least=0, most=2**63 - 1)
-    batch: int = _setting(BY_RECIPE, "images per optimizer step", least=2)
-    accumulate: int = _setting(BY_RECIPE, "micro-batches per step", least=1)
+    recipe: Recipe = _setting("text", "the paper's text, or as_coded: its published code")
+    seed: int = _setting(0, "of weights, order and augmentations", least=0, most=2**63 - 1)
+    batch: int = _setting(BY_RECIPE, "images per optimizer step, over all devices", least=2)
+    accumulate: int = _setting(BY_RECIPE, "micro-batches per step; a batch norm sees one", least=1)
+    # with their sum, gradients left over at an epoch's end count in the next one's first step
     accumulation: Literal["mean", "sum"] = _setting(BY_RECIPE, "of gradients: mean or sum")
     optimizer: str = _setting(BY_RECIPE, ", ".join(OPTIMIZERS), among=OPTIMIZERS)
-    lr: float = _setting(BY_RECIPE, "peak learning rate for 256 images", above=0)
-    predictor_lr: float | None = _setting(
-        BY_RECIPE, "the predictor's own learning rate, constant", above=0
-    )
+    lr: float = _setting(BY_RECIPE, "peak rate for 256 images; times batch / 256", above=0)
+    predictor_lr: float | None = _setting(BY_RECIPE, "the predictor's own, constant", above=0)
     momentum: float = _setting(0.9, "of SGD and LARS", least=0, below=1)
     nesterov: bool = _setting(BY_RECIPE, "whether SGD looks ahead")
-    weight_decay: float = _setting(BY_RECIPE, "0 is none", least=0)
-    decay: Literal["all", "no_bias_norm"] = _setting(
-        BY_RECIPE, "which weights decay: all or no_bias_norm"
-    )
-    warmup_epochs: float = _setting(BY_RECIPE, "epochs until the learning rate peaks", least=0)
-    horizon_epochs: float = _setting(BY_RECIPE, "epochs until the cosine would end", above=0)
-    cosine_start: Literal["warmup", "zero"] = _setting(
-        BY_RECIPE, "the cosine starts at: warmup or zero"
-    )
+    weight_decay: float = _setting(BY_RECIPE, "added to the gradient; apart in AdamW", least=0)
+    decay: Literal["all", "no_bias_norm"] = _setting(BY_RECIPE, "what decays: all or no_bias_norm")
+    warmup_epochs: float = _setting(BY_RECIPE, "of linear growth from zero", least=0)
+    horizon_epochs: float = _setting(BY_RECIPE, "where the cosine reaches zero", above=0)
+    cosine_start: Literal["warmup", "zero"] = _setting(BY_RECIPE, "of its clock: warmup or zero")
     cut: float = _setting(1.0, "divide the initial weights by this", above=0)
-    cut_scope: CutScope = _setting("all", "all, weights, last, invariant or rest")
-    grad_scale: float = _setting(0.0, "GradScale's power; divides lr by 6")
-    grad_scale_of: NormOf = _setting("each", "whose norm: each, mean or share")
+    cut_scope: CutScope = _setting("all", "all, weights, last (layer), invariant, rest (all else)")
+    grad_scale: float = _setting(0.0, "GradScale's power; 0 is none; divides lr by 6")
+    grad_scale_of: NormOf = _setting("each", "whose norm: each, mean, or share (lr stays)")
     augmentation: str = _setting(BY_RECIPE, ", ".join(PRESETS), among=PRESETS)
-    options: Mapping[str, Any] = _setting(BY_RECIPE, "the method's own")
+    options: Mapping[str, Any] = _setting(BY_RECIPE, 'the method\'s own, {"temperature": 0.2}')
     knn_k: int = _setting(BY_RECIPE, "neighbours in the kNN", least=1)
+    # 64 bits are for comparing runs: no growth is logged
     precision: Literal["auto", "bf16", "32", "64"] = _setting("auto", "auto, bf16, 32 or 64")
-    log_every: int = _setting(10, "steps between log points", least=1)
+    log_every: int = _setting(10, "optimizer steps between log points", least=1)
 
     if not TYPE_CHECKING:  # to a checker every field is an optional argument of its type
 
@@ -147,3 +109,19 @@ class RunSpec:
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         """The spec from `to_dict`'s values; a key that no spec has is an error."""
         return cls(**values)
+
+
+def _described() -> None:
+    """Give the class the signature and the list of arguments that its fields have."""
+    rows = [f"        {f.name}: {f.metadata['setting'].about}." for f in fields(RunSpec)]
+    RunSpec.__doc__ = f"{RunSpec.__doc__}\n    Args:\n" + "\n".join(rows) + "\n"
+    parameters = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
+        )
+        for f in fields(RunSpec)
+    ]
+    RunSpec.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_described()

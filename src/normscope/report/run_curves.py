@@ -29,7 +29,7 @@ _LOOKS = [
 def check_logged(run: RunResult) -> None:
     """Refuse a run whose log is not as it was written."""
     try:
-        for series in (_norms, _rates, _losses, _accuracies):
+        for series in (_norms, rates, _losses, _accuracies):
             at, values = series(run)
             if not len(at) or not np.isrealobj(np.asarray([at, values], float)):
                 raise ValueError
@@ -44,7 +44,7 @@ def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
     return {
         "mean embedding norm": _drawn(runs, _norms, "$|z|$ at the loss", yscale="log"),
         "kNN accuracy on held-out images": _drawn(runs, _accuracies, "accuracy, %", xscale="log"),
-        "effective learning rate": _drawn(runs, _rates, "learning rate / mean norm"),
+        "effective learning rate": _drawn(runs, rates, "learning rate / $|w|^2$", yscale="log"),
         "loss": _drawn(runs, _losses, "loss"),
     }
 
@@ -56,8 +56,11 @@ def _norms(run: RunResult) -> Series:
     return _of_steps(run, "norm_mean")
 
 
-def _rates(run: RunResult) -> Series:
-    return _of_steps(run, "lr_over_norm")
+def rates(run: RunResult) -> Series:
+    """How fast the median weight that a normalisation follows can turn; over |z| without one."""
+    weights = "lr_over_weight_squared"
+    logged = any(weights in record for record in run.metrics("step"))
+    return _of_steps(run, weights if logged else "lr_over_norm")
 
 
 def _losses(run: RunResult) -> Series:
@@ -109,10 +112,11 @@ def _cycled(n: int) -> Sequence[dict[str, Any]]:
 
 def summary_table(runs: Mapping[str, RunResult]) -> Table:
     """Where each run's norms began and ended, and what it came to."""
-    headings = ("run", "norm, first", "norm, last", "loss, first", "loss, last", "kNN", "seconds")
+    ends = ("norm, first", "norm, last", "loss, first", "loss, last", "highest effective rate")
+    headings = ("run", *ends, "kNN", "seconds")
     rows = []
     for name, run in runs.items():
-        norms, losses = _norms(run)[1], run.history("loss")[1]
+        norms, losses, highest = _norms(run)[1], run.history("loss")[1], max(rates(run)[1])
         row = [f"{norms[0]:.2f}", f"{norms[-1]:.2f}", f"{losses[0]:.3f}", f"{losses[-1]:.3f}"]
-        rows.append([name, *row, f"{run.knn:.1%}", f"{run.seconds:.0f}"])
+        rows.append([name, *row, f"{highest:.2g}", f"{run.knn:.1%}", f"{run.seconds:.0f}"])
     return Table(headings, rows, numeric=range(1, len(headings)))

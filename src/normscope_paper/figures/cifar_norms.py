@@ -22,9 +22,16 @@ from matplotlib.figure import Figure
 
 from normscope import data as datasets
 from normscope.report import gallery
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, folder_of, spec_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Claim,
+    Results,
+    Scale,
+    Sweep,
+    datasets_at,
+    folder_of,
+    spec_at,
+)
 
 TITLE = "Images of highest and lowest norm"
 PLACE = "Figure 12"

@@ -21,9 +21,15 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, ORANGE, PINK, new_figure
 from normscope_paper.figures.density import scaled
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.intervals import share_interval, t_quantile
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Claim,
+    Results,
+    Scale,
+    rounded,
+    share_interval,
+    t_quantile,
+)
 from normscope_paper.simulation import RECIPES, train_latent_classes
 
 TITLE = "Norm by class frequency"

@@ -21,8 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from normscope.report import BLUE, HEAT, ORANGE, new_figure
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, rounded
 from normscope_paper.simulation import converge_pairs
 
 TITLE = "Steps to convergence over norm and angle"

@@ -17,8 +17,7 @@ import torch
 from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, HEAT, ORANGE, PINK, new_figure
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, rounded
 
 TITLE = "Cosine similarity as a surface"
 PLACE = "Figure 7"

@@ -16,22 +16,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from normscope.methods import METHODS
-from normscope_paper.harness.cell_tables import Printed, plot_courses
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
     Cell,
+    Claim,
+    Printed,
+    Results,
     RunTable,
+    Scale,
+    StoredRun,
+    above,
+    datasets_at,
+    epochs_at,
+    finite,
+    gains_more,
     highest_rate,
     log_ratio,
-    train_cells,
+    plot_courses,
 )
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import above, gains_more
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale, finite
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
 
 TITLE = "The cut constant, norms and kNN"
 PLACE = "Figure 10"
@@ -63,11 +65,6 @@ def cells(scale: Scale) -> list[Cell]:
         for method in COMPARED
         for c in CUTS[scale]
     ]
-
-
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("cut_experiments", scale, seed, seeds, cells(scale), sweep, kept=_early)
 
 
 def check(results: Results) -> list[Claim]:
@@ -119,13 +116,11 @@ def check(results: Results) -> list[Claim]:
     return claims
 
 
-def _early(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
     """The kNN and the norm after `EARLY` epochs, or at the end of a shorter run, and the rate."""
     seen = [record for record in run.metrics("epoch") if record["epoch"] <= EARLY][-1]
     early = {"early": finite(seen["knn"]), "early_norm": seen["norm_test"]}
     return early | highest_rate(run)
 
 
-def plot(results: Results) -> Figure:
-    """Norms and kNN over epochs."""
-    return plot_courses(results)
+plot = plot_courses

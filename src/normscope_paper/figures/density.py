@@ -19,9 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, ORANGE, PINK, new_figure
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.intervals import mean_interval
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, mean_interval, rounded
 from normscope_paper.simulation import (
     RECIPES,
     LatentRecipe,

@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREY, ORANGE, YELLOW, new_figure
 from normscope.theory import cosine_grad, norm_after_step
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, rounded
 
 TITLE = "Gradient field, trajectory and growth"
 PLACE = "Figure 1"

@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from normscope.interventions import grad_scale
 from normscope.report import BLUE, YELLOW, new_figure
 from normscope.theory import grad_scale_work
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, rounded
 
 TITLE = "Gradient field with and without GradScale"
 PLACE = "Figure 6"

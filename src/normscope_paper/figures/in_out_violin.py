@@ -19,9 +19,16 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from normscope.report import bars, new_figure, violins
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale, rounded
-from normscope_paper.harness.sweep import Sweep, datasets_at, spec_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Claim,
+    Results,
+    Scale,
+    Sweep,
+    datasets_at,
+    rounded,
+    spec_at,
+)
 
 TITLE = "Norms fall on new images"
 PLACE = "Figures 3 and 11"

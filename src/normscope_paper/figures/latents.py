@@ -19,8 +19,7 @@ import torch
 from matplotlib.figure import Figure
 
 from normscope.report import new_figure
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import Claim, Results, Scale, rounded
 from normscope_paper.simulation import RECIPES, train_latent_classes
 
 TITLE = "Original and learned latents in 3-D"

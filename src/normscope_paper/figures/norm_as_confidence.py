@@ -22,9 +22,16 @@ from matplotlib.figure import Figure
 
 from normscope.evaluation import spearman
 from normscope.report import BLUE, GREEN, ORANGE, PINK, against_norm, new_figure
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale, rounded
-from normscope_paper.harness.sweep import Sweep, datasets_at, spec_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Claim,
+    Results,
+    Scale,
+    Sweep,
+    datasets_at,
+    rounded,
+    spec_at,
+)
 
 TITLE = "Accuracy and human agreement against the norm"
 PLACE = "Figure 4"

@@ -16,29 +16,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from matplotlib.figure import Figure
-
 from normscope.methods import METHODS
-from normscope_paper.harness.cell_tables import Printed, plot_courses
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
     Cell,
+    Claim,
+    Printed,
+    Results,
     RunTable,
+    Scale,
     TrainedCell,
     TrainedRun,
+    above,
+    datasets_at,
+    epochs_at,
+    gains_more,
     highest_rate,
     log_ratio,
-    train_cells,
+    plot_courses,
 )
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import above, gains_more
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
 
 TITLE = "Weight decay, norms and kNN"
 PLACE = "Figure 5"
 KIND = "training"
 COST = "days on one GPU (6 cells of 256 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+kept = highest_rate
 
 DECAYS = {"simclr": (0.0, 1e-5, 5e-2), "simsiam": (0.0, 5e-4, 5e-2)}
 ROWS = ("no weight decay", "standard weight decay", "high weight decay")
@@ -51,13 +53,6 @@ def cells(scale: Scale) -> list[Cell]:
     """Every cell."""
     (data,) = datasets_at(scale, "cifar10")
     return decay_cells(data, **epochs_at(scale, paper=256))
-
-
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells(
-        "weight_decay_ablation", scale, seed, seeds, cells(scale), sweep, kept=highest_rate
-    )
 
 
 def decay_cells(data: str, **values: float) -> list[Cell]:
@@ -141,6 +136,4 @@ def _over_seeds(
     return Claim.over_seeds(sentence, values, region, paper=paper, recipe="text")
 
 
-def plot(results: Results) -> Figure:
-    """Norms and kNN over epochs."""
-    return plot_courses(results)
+plot = plot_courses

@@ -19,12 +19,17 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, PINK, new_figure
 from normscope_paper.figures.weight_decay_ablation import HIGH, NONE, ROWS, STANDARD, decay_cells
-from normscope_paper.harness.cells import Cell, RunTable, train_cells
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import gains
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
+from normscope_paper.harness import (
+    Cell,
+    Claim,
+    Results,
+    RunTable,
+    Scale,
+    StoredRun,
+    datasets_at,
+    epochs_at,
+    gains,
+)
 
 TITLE = "Weight decay on unbalanced data"
 PLACE = "Figure 9"
@@ -46,14 +51,7 @@ def cells(scale: Scale) -> list[Cell]:
     return decay_cells(f"{whole}-unbalanced", **epochs) + balanced
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells(
-        "weight_decay_imbalanced", scale, seed, seeds, cells(scale), sweep, kept=_rates
-    )
-
-
-def _rates(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
     """The effective learning rate at the end of each epoch that has a kNN."""
     ends = {record["epoch"]: record["lr_over_norm"] for record in run.metrics("step")}
     return {"rates": [ends.get(record["epoch"]) for record in run.metrics("epoch")]}

@@ -230,9 +230,9 @@ def train_cells(
     cells: Sequence[Cell],
     sweep: Sweep,
     *,
-    kept: Callable[[StoredRun], Kept] = lambda _: {},
     key: str = "knn",
-    weights: bool = False,
+    kept: Callable[[StoredRun], Kept] | None = None,
+    from_evaluation: Callable[[dict[str, Any]], Kept] | None = None,
 ) -> Results:
     """Train what every cell asks for; all cells with the first seed, then with the next.
 
@@ -243,9 +243,9 @@ def train_cells(
         seeds: how many.
         cells: what to train.
         sweep: which trains.
-        kept: what is kept of a run beside kNN and norm over epochs.
         key: which of the kept numbers is the table's, a share.
-        weights: whether `kept` needs the networks.
+        kept: what is kept of a run beside kNN and norm over epochs.
+        from_evaluation: what is kept of its evaluation, which needs the network.
 
     Raises:
         ValueError: if runs on one dataset saw different images.
@@ -255,9 +255,13 @@ def train_cells(
         for s in range(seed, seed + seeds)
         for cell in cells
     ]
-    runs = sweep.runs(specs, weights=weights)
+    runs = sweep.runs(specs, weights=from_evaluation is not None)
     _check_images(runs)
-    trained = [TrainedRun.of(run, kept(run)) for run in runs]
+    trained = []
+    for run in runs:
+        more = dict(kept(run)) if kept else {}
+        more |= from_evaluation(sweep.evaluation(run.spec)) if from_evaluation else {}
+        trained.append(TrainedRun.of(run, more))
     of_cells = [
         TrainedCell(**vars(cell), runs=trained[i :: len(cells)]) for i, cell in enumerate(cells)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 from matplotlib.figure import Figure
 
@@ -18,8 +18,10 @@ class Experiment(Protocol):
     """What a module of `figures/`, `tables/`, `theorems/` or `own/` provides.
 
     Its docstring has a headline, the caption, the command, and what the paper prints, a paragraph
-    each. A table of runs may also have MORE: which other numbers of its runs RESULTS.md shows, and
-    what the paper prints for them, by row and column.
+    each. Its numbers come from `run(scale, seed, seeds)`, which takes a `Sweep` too if it trains.
+    A table of runs has `cells(scale)` instead, and may say what else it keeps of a run (`kept` and
+    `from_evaluation`), which number is the table's own (KEY), and which others RESULTS.md shows,
+    with what the paper prints for them (MORE); see `train_cells`.
     """
 
     TITLE: str
@@ -30,11 +32,6 @@ class Experiment(Protocol):
     """Of the paper's scale: on two cores, unless it says otherwise."""
     SEEDS: dict[Scale, int]
     """How many seeds each scale takes unless told otherwise."""
-
-    @staticmethod
-    def run(scale: Scale, seed: int, seeds: int, *sweep: Any) -> Results:
-        """Compute the numbers; an experiment of KIND "training" takes a `Sweep`, too."""
-        ...
 
     @staticmethod
     def check(results: Results) -> list[Claim]:

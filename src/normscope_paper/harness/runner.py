@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from normscope import report
 from normscope.extend import invalid, whole_file
+from normscope_paper.harness.cells import train_cells
 from normscope_paper.harness.claims import Claim
 from normscope_paper.harness.registry import load
 from normscope_paper.harness.results import Provenance, Results, Scale
@@ -32,13 +34,12 @@ def reproduce(
     experiment, count = load(name), _count(name, scale, seeds)
     start = time.perf_counter()
     sweep.used.clear()
-    trains = experiment.KIND == "training"
-    results = experiment.run(scale, seed, count, *([sweep] if trains else []))
+    results = numbers(name, scale, seed, count, sweep)
     command = f"normscope reproduce {name} --scale {scale} --seed {seed} --seeds {count}"
     results.provenance = Provenance.of(
         command,
         time.perf_counter() - start,
-        gpu=trains and torch.cuda.is_available(),
+        gpu=experiment.KIND == "training" and torch.cuda.is_available(),
         runs=dict(sweep.used),
     )
     claims = experiment.check(results)  # before anything is stored: what can't be judged is broken
@@ -46,6 +47,17 @@ def reproduce(
     path = results.save(folder)
     draw(Results.load(path), folder)
     return results, claims
+
+
+def numbers(name: str, scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
+    """What an experiment computes: by its `run`, or from the runs of its `cells`."""
+    experiment: Any = load(name)
+    if hasattr(experiment, "cells"):
+        given = {"kept": "kept", "key": "KEY", "from_evaluation": "from_evaluation"}
+        own = {k: getattr(experiment, v) for k, v in given.items() if hasattr(experiment, v)}
+        return train_cells(name, scale, seed, seeds, experiment.cells(scale), sweep, **own)
+    trains = experiment.KIND == "training"
+    return experiment.run(scale, seed, seeds, *([sweep] if trains else []))
 
 
 def _count(name: str, scale: Scale, seeds: int | None) -> int:

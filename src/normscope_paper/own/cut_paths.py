@@ -40,19 +40,32 @@ from normscope.engine import RunSpec, build
 from normscope.extend import safe_norm
 from normscope.methods import METHODS, Recipe
 from normscope.report import BLUE, GREY, new_figure
-from normscope_paper.harness.cell_tables import COLORS, Printed, legend_below, rates_and_knns
-from normscope_paper.harness.cells import Cell, RunTable, highest_rate, train_cells
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import above, difference, share
-from normscope_paper.harness.intervals import mean_interval
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at, spec_at
+from normscope_paper.harness import (
+    COLORS,
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    above,
+    datasets_at,
+    difference,
+    epochs_at,
+    highest_rate,
+    legend_below,
+    mean_interval,
+    rates_and_knns,
+    share,
+    spec_at,
+)
 
 TITLE = "What a cut acts through"
 PLACE = "not in the paper"
 KIND = "training"
 COST = "days on one GPU (27 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+kept = highest_rate
 
 READINGS: tuple[Recipe, ...] = ("text", "as_coded")
 FULL = {"simclr": 3.0, "simsiam": 9.0}
@@ -88,11 +101,6 @@ def cells(scale: Scale) -> list[Cell]:
             for row, arm in arms.items()
         ]
     return found
-
-
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("cut_paths", scale, seed, seeds, cells(scale), sweep, kept=highest_rate)
 
 
 def last_cut(scale: Scale, method: str, values: dict[str, Any]) -> float:

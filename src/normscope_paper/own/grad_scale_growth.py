@@ -23,9 +23,7 @@ from matplotlib.figure import Figure
 
 from normscope.extend import invalid
 from normscope.report import BLUE, GREEN, GREY, ORANGE, PINK, new_figure
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.intervals import share_interval
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import NOT_IN_PAPER, Claim, Results, Scale, rounded, share_interval
 from normscope_paper.simulation import HeadCourse, train_head
 
 TITLE = "GradScale's missing brake"

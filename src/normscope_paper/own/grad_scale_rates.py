@@ -26,12 +26,21 @@ from matplotlib.figure import Figure
 
 from normscope.methods import METHODS
 from normscope.report import BLUE, GREY, ORANGE, new_figure
-from normscope_paper.harness.cells import Cell, RunTable, TrainedRun, train_cells
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.intervals import UNKNOWN, mean_interval, share_interval
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    UNKNOWN,
+    Cell,
+    Claim,
+    Results,
+    RunTable,
+    Scale,
+    StoredRun,
+    TrainedRun,
+    datasets_at,
+    epochs_at,
+    mean_interval,
+    share_interval,
+)
 
 TITLE = "GradScale on images at two learning rates"
 PLACE = "not in the paper"
@@ -62,12 +71,7 @@ def cells(scale: Scale) -> list[Cell]:
     ]
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("grad_scale_rates", scale, seed, seeds, cells(scale), sweep, kept=_norms)
-
-
-def _norms(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
     """How the norm grew."""
     (course,) = run.metrics("course")
     return {"steps": course["steps"], "lrs": course["lrs"], "grown": course["norms"]}

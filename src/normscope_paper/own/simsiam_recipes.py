@@ -31,19 +31,33 @@ from matplotlib.figure import Figure
 from normscope.engine import RunSpec
 from normscope.evaluation import spearman
 from normscope.report import new_figure
-from normscope_paper.harness.cell_tables import COLORS, Printed, middle, rates_and_knns
-from normscope_paper.harness.cells import Cell, RunTable, highest_rate, train_cells
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.comparisons import above, difference
-from normscope_paper.harness.intervals import rank_interval
-from normscope_paper.harness.results import Results, Scale, rounded
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at, spec_at
+from normscope_paper.harness import (
+    COLORS,
+    NOT_IN_PAPER,
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    above,
+    datasets_at,
+    difference,
+    epochs_at,
+    highest_rate,
+    middle,
+    rank_interval,
+    rates_and_knns,
+    rounded,
+    spec_at,
+)
 
 TITLE = "Which ingredient decides for SimSiam's cut"
 PLACE = "not in the paper"
 KIND = "training"
 COST = "days on one GPU (18 cells of 100 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+kept = highest_rate
 CUT = 9.0
 ROWS = {"default": 1.0, "cut 9": CUT}
 MORE: dict[str, Printed] = {"rate": {}}
@@ -102,13 +116,6 @@ def cells(scale: Scale) -> list[Cell]:
             Cell(row, name, {**shared, "cut": cut}, recipe="text") for row, cut in ROWS.items()
         ]
     return found
-
-
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells(
-        "simsiam_recipes", scale, seed, seeds, cells(scale), sweep, kept=highest_rate
-    )
 
 
 def check(results: Results) -> list[Claim]:

@@ -20,28 +20,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from matplotlib.figure import Figure
-
 from normscope.methods import METHODS
-from normscope_paper.harness.cell_tables import Printed, plot_cells
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
     Cell,
+    Claim,
+    Printed,
+    Results,
     RunTable,
+    Scale,
     columns_at,
+    epochs_at,
+    gains,
     intervention_cells,
+    intervention_claims,
+    plot_cells,
     rate_and_rank,
-    train_cells,
 )
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import gains, intervention_claims
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, epochs_at
 
 TITLE = "Interventions on balanced data"
 PLACE = "Table 4"
 KIND = "training"
 COST = "weeks on one GPU (29 cells of 500 to 1000 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+kept = rate_and_rank
 
 CIFAR = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 SLOWER = "SimCLR, GradScale at the code's rate"
@@ -75,11 +76,6 @@ def cells(scale: Scale) -> list[Cell]:
     return found
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("accuracies", scale, seed, seeds, cells(scale), sweep, kept=rate_and_rank)
-
-
 def _slower(cell: Cell) -> Cell:
     """GradScale with the learning rate that the published code comes to."""
     code = METHODS["simclr"].AS_CODED
@@ -100,6 +96,4 @@ def check(results: Results) -> list[Claim]:
     return [*intervention_claims(table), *gains(table, SLOWER, "SimCLR, default")]
 
 
-def plot(results: Results) -> Figure:
-    """The table as dots."""
-    return plot_cells(results)
+plot = plot_cells

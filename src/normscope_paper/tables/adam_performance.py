@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import math
 
-from matplotlib.figure import Figure
-
 from normscope.engine import RunSpec
-from normscope_paper.harness.cell_tables import Printed, plot_cells
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
     Cell,
+    Claim,
+    Printed,
+    Results,
     RunTable,
+    Scale,
     columns_at,
+    epochs_at,
     intervention_cells,
+    intervention_claims,
     log_ratio,
-    train_cells,
+    plot_cells,
 )
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.comparisons import intervention_claims
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, epochs_at
 
 TITLE = "Interventions under Adam"
 PLACE = "Tables 6 and 10"
@@ -65,11 +65,6 @@ def cells(scale: Scale) -> list[Cell]:
     ]
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("adam_performance", scale, seed, seeds, cells(scale), sweep)
-
-
 def _lr(cell: Cell) -> float:
     """What a spec takes for a step of `LR`: it multiplies by batch / 256."""
     return LR * 256 / RunSpec(**cell.values).batch
@@ -98,6 +93,4 @@ def check(results: Results) -> list[Claim]:
     return claims
 
 
-def plot(results: Results) -> Figure:
-    """The first table as dots."""
-    return plot_cells(results)
+plot = plot_cells

@@ -15,14 +15,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from normscope_paper.harness.cell_tables import Printed, plot_courses
-from normscope_paper.harness.cells import Cell, RunTable, train_cells
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale, finite
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    StoredRun,
+    datasets_at,
+    epochs_at,
+    finite,
+    plot_courses,
+)
 
 TITLE = "SimSiam's cut over batch sizes"
 PLACE = "Table 8"
@@ -62,12 +68,7 @@ def cells(scale: Scale) -> list[Cell]:
     return found
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("cut_batch_size", scale, seed, seeds, cells(scale), sweep, kept=_early)
-
-
-def _early(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
     """The kNN at the last epoch, of those that have one, within the first fifth."""
     fifth = max(1, run.spec.epochs // 5)
     seen = [r for r in run.metrics("epoch") if r["epoch"] <= fifth]
@@ -118,6 +119,4 @@ def check(results: Results) -> list[Claim]:
     ]
 
 
-def plot(results: Results) -> Figure:
-    """Norms and kNN over epochs."""
-    return plot_courses(results)
+plot = plot_courses

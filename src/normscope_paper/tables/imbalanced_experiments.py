@@ -12,27 +12,27 @@ which class i keeps a share of 1.5^-i.
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
-
-from normscope_paper.harness.cell_tables import Printed, plot_cells
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
     Cell,
+    Claim,
+    Printed,
+    Results,
     RunTable,
+    Scale,
     columns_at,
+    epochs_at,
     intervention_cells,
+    intervention_claims,
+    plot_cells,
     rate_and_rank,
-    train_cells,
 )
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import intervention_claims
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, epochs_at
 
 TITLE = "Interventions on unbalanced data"
 PLACE = "Table 5"
 KIND = "training"
 COST = "days on one GPU (23 cells of 500 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+kept = rate_and_rank
 
 CIFAR = {"CIFAR-10 unb.": "cifar10-unbalanced", "CIFAR-100 unb.": "cifar100-unbalanced"}
 FLOWERS = {"Flowers unb.": "flowers102"}
@@ -62,18 +62,9 @@ def cells(scale: Scale) -> list[Cell]:
     return found
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells(
-        "imbalanced_experiments", scale, seed, seeds, cells(scale), sweep, kept=rate_and_rank
-    )
-
-
 def check(results: Results) -> list[Claim]:
     """Each intervention against its default."""
     return intervention_claims(RunTable.of(results))
 
 
-def plot(results: Results) -> Figure:
-    """The table as dots."""
-    return plot_cells(results)
+plot = plot_cells

@@ -10,27 +10,28 @@ on CIFAR-100, the runs of Table accuracies.
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import Any
 
-from normscope_paper.harness.cell_tables import plot_cells
-from normscope_paper.harness.cells import (
+from normscope_paper.harness import (
     Cell,
+    Claim,
+    Results,
     RunTable,
+    Scale,
     columns_at,
+    epochs_at,
+    finite,
     intervention_cells,
-    train_cells,
+    intervention_claims,
+    plot_cells,
 )
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import intervention_claims
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale, finite
-from normscope_paper.harness.sweep import Sweep, epochs_at
 
 TITLE = "Linear probes"
 PLACE = "Table 9"
 KIND = "training"
 COST = "days on one GPU (8 cells of 500 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 2, "paper": 3}
+KEY = "probe"
 
 CIFAR, TINY = {"CIFAR-100": "cifar100"}, {"Tiny ImageNet": "tiny-imagenet"}
 PRINTED = {
@@ -51,16 +52,9 @@ def cells(scale: Scale) -> list[Cell]:
     return found
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell and probe it."""
-
-    def probe(run: StoredRun) -> dict[str, float]:
-        return {"probe": finite(sweep.evaluation(run.spec)["layers"]["backbone"]["probe"])}
-
-    every = cells(scale)
-    return train_cells(
-        "lin_probe", scale, seed, seeds, every, sweep, kept=probe, key="probe", weights=True
-    )
+def from_evaluation(found: dict[str, Any]) -> dict[str, float]:
+    """The accuracy of the linear probe on the backbone's features."""
+    return {"probe": finite(found["layers"]["backbone"]["probe"])}
 
 
 def check(results: Results) -> list[Claim]:
@@ -68,6 +62,4 @@ def check(results: Results) -> list[Claim]:
     return intervention_claims(RunTable.of(results))
 
 
-def plot(results: Results) -> Figure:
-    """The table as dots."""
-    return plot_cells(results)
+plot = plot_cells

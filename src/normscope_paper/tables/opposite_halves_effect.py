@@ -19,18 +19,23 @@ from matplotlib.figure import Figure
 from normscope.extend import invalid
 from normscope.methods import METHODS
 from normscope.report import BLUE, GREEN, ORANGE, new_figure
-from normscope_paper.harness.cell_tables import Printed, legend_below
-from normscope_paper.harness.cells import Cell, RunTable, train_cells
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep
+from normscope_paper.harness import (
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    StoredRun,
+    legend_below,
+)
 
 TITLE = "Pairs that point away from each other"
 PLACE = "Table 7"
 KIND = "training"
 COST = "days on one GPU (6 cells of 512 epochs, three seeds; sixteen would do)"
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
+KEY = "epoch_1"
 
 COMPARED = ("simclr", "simsiam", "byol")
 BY_TITLE = {METHODS[method].TITLE: method for method in COMPARED}
@@ -69,21 +74,7 @@ def cells(scale: Scale) -> list[Cell]:
     ]
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells(
-        "opposite_halves_effect",
-        scale,
-        seed,
-        seeds,
-        cells(scale),
-        sweep,
-        kept=_rates,
-        key="epoch_1",
-    )
-
-
-def _rates(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
     """The rate at the end of each of the two epochs; of a shorter run, at its own end.
 
     And how alike any two embeddings are by then: pairs that are all alike are not apart either.

@@ -14,16 +14,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from normscope.methods import METHODS
-from normscope_paper.harness.cell_tables import Printed, plot_cells
-from normscope_paper.harness.cells import Cell, RunTable, train_cells
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.comparisons import gains
-from normscope_paper.harness.ledger import StoredRun
-from normscope_paper.harness.results import Results, Scale, finite
-from normscope_paper.harness.sweep import Sweep, epochs_at
+from normscope_paper.harness import (
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    StoredRun,
+    epochs_at,
+    finite,
+    gains,
+    plot_cells,
+)
 
 TITLE = "MoCo and DINO with and without a cut"
 PLACE = "Table 3"
@@ -77,12 +81,8 @@ def cells(scale: Scale) -> list[Cell]:
     return found
 
 
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("transformer_accs", scale, seed, seeds, cells(scale), sweep, kept=_top5)
-
-
-def _top5(run: StoredRun) -> dict[str, Any]:
+def kept(run: StoredRun) -> dict[str, Any]:
+    """The kNN within five guesses."""
     return {"knn_top5": finite(run.metrics("epoch")[-1]["knn_top5"])}
 
 
@@ -100,6 +100,4 @@ def check(results: Results) -> list[Claim]:
     return claims
 
 
-def plot(results: Results) -> Figure:
-    """The first guesses as dots."""
-    return plot_cells(results)
+plot = plot_cells

@@ -21,17 +21,25 @@ from matplotlib.figure import Figure
 
 from normscope.methods import METHODS
 from normscope.report import HEAT, new_figure
-from normscope_paper.harness.cell_tables import Printed
-from normscope_paper.harness.cells import Cell, RunTable, highest_rate, train_cells
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale
-from normscope_paper.harness.sweep import Sweep, datasets_at, epochs_at
+from normscope_paper.harness import (
+    NOT_IN_PAPER,
+    Cell,
+    Claim,
+    Printed,
+    Results,
+    RunTable,
+    Scale,
+    datasets_at,
+    epochs_at,
+    highest_rate,
+)
 
 TITLE = "Cut against weight decay"
 PLACE = "Table 2"
 KIND = "training"
 COST = "days on one GPU (32 cells of 100 epochs)"
 SEEDS: dict[Scale, int] = {"smoke": 1, "small": 1, "paper": 1}
+kept = highest_rate
 
 MORE: dict[str, Printed] = {"rate": {}}  # which the paper does not print
 CUTS = (1, 2, 4, 8)
@@ -68,11 +76,6 @@ def cells(scale: Scale) -> list[Cell]:
     if scale == "smoke":  # a corner of it
         found = [cell for cell in found if cell.values["cut"] in (1, 4)]
     return found
-
-
-def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
-    """Train every cell."""
-    return train_cells("wd_cut", scale, seed, seeds, cells(scale), sweep, kept=highest_rate)
 
 
 def check(results: Results) -> list[Claim]:

@@ -17,9 +17,7 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, GREY, ORANGE, PINK, new_figure
 from normscope_paper.figures.convergence_sim import exponent
-from normscope_paper.harness.claims import Claim
-from normscope_paper.harness.intervals import share_interval
-from normscope_paper.harness.results import Results, Scale
+from normscope_paper.harness import Claim, Results, Scale, share_interval
 from normscope_paper.simulation import OUTCOMES, converge_pairs
 
 TITLE = "Steps to convergence under weight decay"

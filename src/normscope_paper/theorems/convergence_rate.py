@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, ORANGE, new_figure
 from normscope.theory import printed_bound_fails, step_gain, step_gain_bound
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import NOT_IN_PAPER, Claim, Results, Scale, rounded
 
 TITLE = "The bound on one step's gain, printed and corrected"
 PLACE = "Theorem 3.4"

@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 
 from normscope.report import BLUE, GREEN, ORANGE, new_figure
 from normscope.theory import opposite_halves_bound, opposite_halves_probability
-from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
-from normscope_paper.harness.results import Results, Scale, rounded
+from normscope_paper.harness import NOT_IN_PAPER, Claim, Results, Scale, rounded
 
 TITLE = "Nearly opposite random embeddings, and the bound on them"
 PLACE = "Appendix C.2"
