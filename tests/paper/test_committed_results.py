@@ -14,6 +14,7 @@ from normscope_paper.harness import (
     Sweep,
     claims_of,
     load,
+    numbers,
     results_page,
     stored_results,
 )
@@ -80,7 +81,7 @@ def test_tables_of_images_come_out_again_from_the_stored_runs(tmp_path: Path, mo
     sweep = Sweep(ledger=Ledger(FOLDER / "runs.jsonl"))
     for stored in tables:
         sweep.used.clear()
-        made = load(stored.experiment).run(stored.scale, stored.seed, stored.seeds, sweep)
+        made = numbers(stored.experiment, stored.scale, stored.seed, stored.seeds, sweep)
         assert json.dumps(made.data) == json.dumps(stored.data)
         assert sweep.used == stored.made.runs
 
@@ -113,9 +114,8 @@ def test_the_page_on_retraining_counts_the_verdicts_that_changed(tmp_path: Path)
     sweep, pairs = Sweep(ledger=Ledger(before)), []
     for stored in map(Results.load, sorted(FOLDER.glob("*.small.json"))):
         if earlier.keys() & stored.made.runs.keys() and "cells" in stored.data:
-            experiment = load(stored.experiment)
-            made = experiment.run(stored.scale, stored.seed, stored.seeds, sweep)
-            pairs += zip(experiment.check(made), claims_of(stored), strict=True)
+            made = numbers(stored.experiment, stored.scale, stored.seed, stored.seeds, sweep)
+            pairs += zip(load(stored.experiment).check(made), claims_of(stored), strict=True)
     turned = [(a.verdict, b.verdict, b.value_text) for a, b in pairs if a.verdict != b.verdict]
     assert {(a, b) for a, b, _ in turned} == {
         ("inconclusive", "reproduced"),

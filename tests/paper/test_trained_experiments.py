@@ -120,12 +120,12 @@ def test_simsiams_ingredients_together_are_the_codes_recipe_but_for_the_sum() ->
 def test_an_epoch_without_a_log_point_is_named(tmp_path: Path) -> None:
     spec = RunSpec(data="digits", net="resnet10_narrow", epochs=1, log_every=8)
     result = train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
-    rates = opposite_halves_effect._rates(StoredRun.of(result))
+    rates = opposite_halves_effect.kept(StoredRun.of(result))
     assert set(rates) == {"epoch_1", "epoch_16", "cosine"}
     epochs = [json.dumps(r) for r in result.metrics("epoch")]
     (tmp_path / "run/metrics.jsonl").write_text("\n".join(epochs))
     with pytest.raises(ValueError, match="at most an epoch's steps, got 8"):
-        opposite_halves_effect._rates(StoredRun.of(result))
+        opposite_halves_effect.kept(StoredRun.of(result))
 
 
 @pytest.mark.parametrize("recipe", cut_paths.READINGS)
