@@ -17,7 +17,7 @@ from typing import Any
 from latex2mathml.converter import convert  # pyright: ignore[reportMissingImports]
 from mkdocs.structure.files import File, Files  # pyright: ignore[reportMissingImports]
 
-_FIGURES = "../results/figures/"  # as a page names it, so that it is shown where no site is built
+_FIGURES = re.compile(r"\]\((?:\.\./)*results/figures/")  # also shown where no site is built
 
 _CODE_OR_FORMULA = re.compile(r"```.*?```|`[^`\n]*`|\$([^$]+)\$", re.DOTALL)
 _SECTION = re.compile(r"(?m)^(Args|Returns|Raises):\n((?:[ ]{4}.*\n?|\n)+)")
@@ -27,14 +27,15 @@ _ITEM = re.compile(r"(?m)^(\w+): ")
 
 def on_files(files: Files, config: Any) -> Files:
     """The pages' files, and the figures of results/."""
-    for path in (Path(config["docs_dir"]) / _FIGURES).glob("*.png"):
+    for path in (Path(config["docs_dir"]).parent / "results" / "figures").glob("*.png"):
         files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page with its reference written out, its formulas drawn, its figures found."""
-    markdown = markdown.replace(f"]({_FIGURES}", "](figures/")
+    up = "../" * page.file.src_uri.count("/")
+    markdown = _FIGURES.sub(f"]({up}figures/", markdown)
     markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
     drawn = _CODE_OR_FORMULA.sub(
         lambda match: _formula(match[1]) if match[1] else match[0], markdown

@@ -42,28 +42,6 @@ def test_plain_loop_is_short_and_runs() -> None:
     assert "epoch 5: norm" in done.stdout
 
 
-def test_example_prints_every_start_and_draws(tmp_path: Path) -> None:
-    picture = tmp_path / "new" / "digits.png"
-    done = run(ROOT / "examples/digits.py", "--epochs", 1, "--out", picture)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("weights x 4") == 3
-    assert "nan" not in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_example_refuses_no_epochs_in_one_line() -> None:
-    done = run(ROOT / "examples/digits.py", "--epochs", 0)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("--epochs must be at least 1, got 0.")
-
-
-@pytest.mark.parametrize("out", ["x.xyz", "/proc/nowhere/x.png", "."])
-def test_example_refuses_a_bad_place_before_it_trains(out: str) -> None:
-    done = run(ROOT / "examples/digits.py", "--out", out)
-    assert done.returncode == 2
-    assert "--out must be" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     "options", [["--device", "cuda"], ["--sizes", "0"], ["--rounds", "0"], ["--d", "-1"]]
 )
