@@ -114,7 +114,7 @@ def test_a_page_is_replaced_but_no_other_file(runs: Path, tmp_path: Path, capsys
         (["empty"], "got 'empty'"),
         (["note.txt"], "got 'note.txt'"),
         (["run", "note.txt"], "got 'note.txt'"),
-        (["run", "fig1.smoke.json"], "RUN and RESULTS must be on pages of their own"),
+        (["run", "fig1.smoke.json"], "RUN and RESULTS must be on separate pages"),
         (["note.json"], "must be a file that `reproduce` wrote"),
         (["run", "--out", "page.pdf"], "--out must be a file ending in .html"),
         (["run", "--out", "folder.html"], "--out must be a file ending in .html"),
@@ -191,7 +191,7 @@ def test_score_page_names_covariates_and_warnings(tmp_path: Path, monkeypatch) -
     app([*words, "--save-reference", "fit.npz"], standalone_mode=False)
     text = next(tmp_path.glob("*.html")).read_text()
     assert "length explains 9" in text
-    assert "judged given covariates" in text
+    assert "compared given covariates" in text
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -240,7 +240,7 @@ def test_unfinished_runs_and_second_spellings_are_left_out(runs: Path, tmp_path,
     (tmp_path / "begun" / "result.json").unlink()
     words = [str(tmp_path / name) for name in ("first", "begun", "begun/../first")]
     app(["report", *words, "--out", str(tmp_path / "page.html")], standalone_mode=False)
-    assert "left out, for it is not finished" in capsys.readouterr().err
+    assert "left out, not finished" in capsys.readouterr().err
     assert "<h1>simclr on digits</h1>" in (tmp_path / "page.html").read_text()
 
 

@@ -72,8 +72,8 @@ def test_train_then_evaluate_leaves_every_file(tmp_path: Path) -> None:
         (["train", "simclr", "--epochs", "0"], "epochs must be a whole number from 1 up"),
         (["train", "simclr", "--set", "x"], "--set must be NAME=VALUE, got 'x'"),
         (["train", "simclr", "--set", "epohcs=3"], "options must be one of"),
-        (["train", "simclr", "--epochs", "2", "--set", "epochs=3"], "not given otherwise"),
-        (["train", "simclr", "--set", "method=byol"], "not given otherwise, got 'method'"),
+        (["train", "simclr", "--epochs", "2", "--set", "epochs=3"], "not repeat another option"),
+        (["train", "simclr", "--set", "method=byol"], "not repeat another option, got 'method'"),
         (["train", "simclr", "--devices", "0"], "--devices must be at least 1"),
         (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
         (["train", "simclr", "--batch", "4096"], "batch must be at most the 1347"),
@@ -169,7 +169,7 @@ def test_a_demo_that_is_stopped_saves_every_run_under_way(tmp_path: Path) -> Non
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "the same command goes on" in errors
+    assert "the same command continues" in errors
     begun = [path.parent for path in tmp_path.glob("runs/*/metrics.jsonl")]
     assert begun
     assert all((run / "checkpoint.pt").exists() for run in begun)

@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The simulations, which are the reproduction's: imported when they are first asked for."""
+    """The simulations, which belong to the reproduction: imported on first use."""
     if name == "simulation":
         return import_module("normscope.simulation")
     raise AttributeError(f"module 'normscope' has no attribute {name!r}")

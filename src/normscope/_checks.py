@@ -13,7 +13,7 @@ NormOf = Literal["each", "mean", "share"]  # whose norm GradScale takes
 
 
 def describe(value: object) -> str:
-    """A value as an error message shows it: short, whatever its size.
+    """A value as an error message shows it: short for any value.
 
     >>> describe(torch.zeros(2, 3)), describe("al"), describe([1] * 1000)
     ('a float32 tensor of shape (2, 3) on cpu', "'al'", 'a list')
@@ -36,7 +36,7 @@ def invalid(name: str, constraint: str, got: object, advice: str) -> ValueError:
 
 
 def check_number(name: str, value: object, advice: str, *, positive: bool = True) -> float:
-    """`value` as a float, if it is a finite real number (and positive, unless told)."""
+    """`value` as a float, if it is a finite real number (and positive, by default)."""
     constraint = "a positive finite number" if positive else "a finite number"
     if not isinstance(value, Real) or isinstance(value, bool):
         raise invalid(name, constraint, value, advice)
@@ -50,7 +50,7 @@ def check_number(name: str, value: object, advice: str, *, positive: bool = True
 
 
 def check_norm_of(name: str, value: object) -> None:
-    """Refuse what names no norm that GradScale takes."""
+    """Refuse a value that names none of GradScale's norms."""
     if value not in get_args(NormOf):
         raise invalid(name, "'each', 'mean' or 'share'", value, "The paper's is 'each'.")
 

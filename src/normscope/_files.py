@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all, whatever happens while they are written."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; what is there on leaving takes the place of `path` in one step.
+    """A temporary path to write to; on leaving, that file replaces `path` in one step.
 
-    It reaches the disk before it gets its name, so that a crash leaves the old file or the new
-    one. If the writing fails, the old one stays.
+    It reaches the disk before it gets its name, so a crash leaves the old file or the new one. If
+    writing fails, the old one stays.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "note.txt"

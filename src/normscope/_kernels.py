@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether kernels can work on x: on a GPU of 2020 or later, and no compiler looking on.
+    """Whether kernels can work on x: on a GPU of 2020 or later, and not under torch.compile.
 
     A module with kernels is imported only then: Triton comes with PyTorch for CUDA alone.
     """
@@ -19,7 +19,7 @@ def has_kernels(x: Tensor) -> bool:
 
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
-    """Inside this, kernels go to the device of x: Triton looks at the current one alone."""
+    """Context in which kernels go to the device of x: Triton uses the current one alone."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def safe_norm(z: Tensor) -> Tensor:
-    r"""$\|z\|$ over the last dimension, (..., 1), in float32 or wider, whatever its size.
+    r"""$\|z\|$ over the last dimension, (..., 1), in float32 or wider, of any size.
 
     Squares of entries beyond 1e19 overflow float32, and below 1e-23 vanish in it; so they are
     summed in float64, and where even that is too narrow the largest entry is taken out first.
@@ -20,7 +20,7 @@ def safe_norm(z: Tensor) -> Tensor:
 
 
 def norm_factor(norm: Tensor, power: float, of: str) -> Tensor:
-    r"""What GradScale multiplies by: $\|z\|^p$; zero for a zero row whatever the power.
+    r"""What GradScale multiplies by: $\|z\|^p$; zero for a zero row with any power.
 
     Args:
         norm: of each row.
@@ -43,7 +43,7 @@ def unit(z: Tensor) -> tuple[Tensor, Tensor]:
     r"""$\hat z = z / \|z\|$ and $\|z\|$ over the last dimension, in float32 or wider.
 
     A zero row has no direction: its $\hat z$ is zero and its norm is given as infinity, so that
-    whatever is divided by it, in the forward pass or in the backward, is zero and never NaN.
+    dividing by it, in the forward pass or in the backward, gives zero and never NaN.
 
     Args:
         z: embeddings, (..., d).

@@ -1,4 +1,4 @@
-"""How many threads small work has."""
+"""Threads for computations on small tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside this, torch has one thread: with small tensors, several wait for each other.
+    """Context in which torch has one thread: with small tensors, several wait for each other.
 
     Most of all beside another process on the same cores.
     """

@@ -1,6 +1,6 @@
-"""What code that extends normscope may use beside its public names: the same checks, files, norms.
+"""Helpers for code that extends normscope, beside its public names: checks, files, norms.
 
-`normscope_paper` is built on these; so can a method, dataset or experiment of your own be.
+`normscope_paper` is built on these; your own methods, datasets and experiments can be too.
 """
 
 from normscope._checks import check_embeddings, check_labels, check_number, describe, invalid

@@ -492,7 +492,7 @@ def test_calibration_refuses_wrong_arguments_in_one_line() -> None:
         with pytest.raises(ValueError, match=message) as error:
             call()
         assert "\n" not in str(error.value)
-    with pytest.raises(RuntimeError, match="calibrate must come before probability"):
+    with pytest.raises(RuntimeError, match="calibrate must be called before probability"):
         confidence.probability(z)
 
 

@@ -178,7 +178,7 @@ def test_fetch_drops_a_partial_longer_than_the_file(tmp_path, dataset, publisher
 def test_fetch_removes_a_download_with_a_wrong_hash(tmp_path, dataset, publisher) -> None:
     root = tmp_path / "data"
     publisher.content += b"tail"
-    with pytest.raises(ValueError, match=r"must be small.tar.gz with SHA-256.*Download it anew"):
+    with pytest.raises(ValueError, match=r"must be small.tar.gz with SHA-256.*Download it again"):
         fetch_dataset("small", dataset, root)
     assert names(root) == []
 

@@ -162,7 +162,7 @@ def test_streamed_refuses_passes_that_overlap(lazy: Split, workers: int, finishe
     next(first)
     second = stream.evaluation_batches(4)
     parts = [next(second), *(second if finished else ())]
-    with pytest.raises(RuntimeError, match="These batches ended when others were asked for"):
+    with pytest.raises(RuntimeError, match="These batches ended when others began"):
         next(first)
     assert sum(map(len, [*parts, *second])) == 8  # and does the other no harm
 

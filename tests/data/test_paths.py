@@ -115,4 +115,4 @@ def test_npz_and_fetch_tell_what_may_not_be_used(open_folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
 def test_npz_does_not_wait_at_a_fifo(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "own.npz")
-    assert "what is no regular file" in refusal(data.load, f"npz:{tmp_path / 'own.npz'}")
+    assert "no regular file" in refusal(data.load, f"npz:{tmp_path / 'own.npz'}")

@@ -106,11 +106,11 @@ def test_a_finished_run_is_found_though_its_data_is_gone(tmp_path: Path) -> None
 
 
 def test_a_begun_run_is_not_overwritten_without_resume(undisturbed: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="It is finished: name another folder"):
+    with pytest.raises(ValueError, match=r"The run is finished\. Name another folder"):
         train(SPEC, folder=undisturbed, device="cpu", quiet=True)
     begun = Path(shutil.copytree(undisturbed, tmp_path / "begun"))
     (begun / "result.json").unlink()
-    with pytest.raises(ValueError, match="pass --resume"):
+    with pytest.raises(ValueError, match="Pass --resume"):
         train(SPEC, folder=begun, device="cpu", quiet=True)
 
 
@@ -183,7 +183,7 @@ def test_a_run_that_is_refused_leaves_what_another_process_writes(undisturbed: P
     half = undisturbed / ".evaluation.json.1234.partial"
     half.write_text("{")
     try:
-        with pytest.raises(ValueError, match="It is finished"):
+        with pytest.raises(ValueError, match="The run is finished"):
             train(SPEC, folder=undisturbed, device="cpu", quiet=True)
         assert half.exists()
     finally:
@@ -288,7 +288,7 @@ def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
     wait_for_lines(RunFolder(folder), 1, process)
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(ValueError, match="folder must be in use by nobody"):
+        with pytest.raises(ValueError, match="folder must be unused by other processes"):
             train(SPEC, folder=folder, resume=True, device="cpu", quiet=True)
     finally:
         process.kill()

@@ -63,7 +63,7 @@ def test_the_page_shows_everything_and_asks_for_nothing(run: Path, browser, widt
         "Norms of known and new images",
         "Norm as confidence",
         "Novelty",
-        "Answering only where one is sure",
+        "Answering only when confident",
         "Images of highest and lowest norm",
         "Spec and command",
     ]

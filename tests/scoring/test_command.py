@@ -118,7 +118,7 @@ def test_the_command_scores_and_tells(tmp_path: Path, write) -> None:
     done = normscope("score", *files, *words)
     assert done.returncode == 0, done.stderr
     told, last = done.stdout.splitlines()
-    assert told.startswith("the norm tells right from wrong with AUROC .")
+    assert told.startswith("the norm separates right from wrong with AUROC .")
     assert last.startswith("1,000 rows, mean norm ")
     assert "below the reference's 5 % quantile" in last
     assert last.endswith("z.scores.parquet")

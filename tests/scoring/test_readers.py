@@ -184,7 +184,7 @@ BAD = {
     "deep.safetensors": (struct.pack("<Q", 100_000) + b"[" * 100_000, "a whole file"),
     "twice.parquet": (
         two_columns("embedding", "embedding"),
-        "columns with names of their own, got 'embedding twice'",
+        "columns with different names, got 'embedding twice'",
     ),
     "integers.safetensors": (safetensors("I64", [9, 2], bytes(144)), "one floating array"),
     "head.safetensors": (struct.pack("<Q", 1 << 60) + b"{", "a whole file"),

@@ -1,8 +1,8 @@
 """SimCLR's augmentations, batched on the device, every image with its own parameters.
 
-What is random (`draw`, from an explicit generator) is apart from what is done with it (`crop` and
-`colour`): those two compile into one graph and never wait for the device, a batch can be split,
-and a view can be made again.
+Random draws (`draw`, from an explicit generator) are separate from the operations (`crop` and
+`colour`). These compile into one graph and never wait for the device. A batch can be split, and a
+view can be recomputed.
 """
 
 from normscope.augment.presets import PRESETS

@@ -143,7 +143,7 @@ def _triangles(
 
 
 def _between(rows: Tensor, x: Tensor, columns: Tensor) -> Tensor:
-    """Each image between two matrices of its own: two batched products, whatever the filter."""
+    """Each image between two matrices of its own: two batched products, for any filter."""
     n, c, h, w = x.shape
     with torch.autocast(x.device.type, enabled=False):  # bfloat16 is coarser than eight bits
         x = (x.reshape(n, c * h, w) @ columns.mT).reshape(n, c, h, -1)

@@ -1,4 +1,4 @@
-"""Random views of images: what is drawn, and what is done with it."""
+"""Random views of images: draws and operations."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ class Augmentation:
     def parameters(
         self, u: Tensor, *, height: int | Tensor, width: int | Tensor, view: int = 0
     ) -> Parameters:
-        """What uniform numbers make of n images.
+        """Parameters for n images, from uniform numbers.
 
-        There are as many numbers whatever the settings, so one seed gives the same crops with
-        other colours. Of ten boxes the first that fits into the image is taken, as torchvision
-        draws again up to ten times; if none does, the last one with its sides cut to the image's.
+        The settings do not change how many numbers there are, so one seed gives the same crops with
+        other colours. Of ten boxes the first that fits into the image is taken, like torchvision's
+        ten tries. If none fits, the last one is cut to the image's sides.
 
         Args:
             u: independent and uniform in [0, 1), (n, DRAWS).

@@ -22,9 +22,9 @@ __all__ = ["COMMANDS", "OF_PAPER", "app", "errors", "out", "refuse", "run", "wri
 
 
 def app(words: Sequence[str] | None = None, **options: Any) -> Any:
-    """Run these words, or those that Python was started with.
+    """Run these arguments, or those of the command line.
 
-    Only the module of the command that is asked for is imported: all of them take half a second.
+    Only the requested command's module is imported: importing all takes half a second.
     """
     words = list(sys.argv[1:] if words is None else words)
     asked = [name for name in COMMANDS if words[:1] == [name]]
@@ -54,12 +54,12 @@ def main(
 
 
 def _end(number: int, frame: object) -> None:  # noqa: ARG001
-    """Leave by way of everything that cleans up behind itself."""
+    """Exit through all clean-up code."""
     sys.exit(128 + number)
 
 
 def run(program: Callable[[], Any] = app) -> None:
-    """The console script: errors that a user can mend are one line, not a traceback."""
+    """The console script: errors that a user can fix are one line, not a traceback."""
     status: int | str | None = 0
     signal.signal(signal.SIGTERM, _end)
     try:

@@ -31,7 +31,7 @@ def main() -> None:
 
 @app.command("list")
 def list_(root: Root = None) -> None:
-    """What there is, what is here, and on what terms."""
+    """List datasets, whether they are here, and their licences."""
     folder = root or data.default_root()
     table = Table(title=f"Datasets (in {folder})")
     for heading in ("name", "what", "here", "licence"):
@@ -47,7 +47,7 @@ def list_(root: Root = None) -> None:
 @app.command()
 def fetch(
     name: str,
-    archive: Annotated[Path | None, typer.Option("--from", help="a file you have")] = None,
+    archive: Annotated[Path | None, typer.Option("--from", help="a local copy")] = None,
     root: Root = None,
 ) -> None:
     """Download a dataset from its publisher, verify it, unpack it.
@@ -56,7 +56,7 @@ def fetch(
     normscope data fetch cifar10
     normscope data fetch cifar100 --from ~/Downloads/cifar-100-python.tar.gz
 
-    A broken download goes on where it stopped. Nothing half-written is left behind.
+    An interrupted download resumes. Nothing half-written is left behind.
     """
     columns = (TextColumn(escape(name)), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
@@ -74,7 +74,7 @@ def fetch(
                 ),
             )
     except KeyboardInterrupt:
-        errors.print("Stopped. What was downloaded is kept; the same command goes on.")
+        errors.print("Stopped. The download so far is kept; the same command resumes it.")
         raise typer.Exit(130) from None
     _print(lines)
 

@@ -22,12 +22,12 @@ def evaluate(
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
 ) -> None:
-    """Judge a trained network: kNN, linear probe and norms, layer by layer.
+    """Evaluate a trained network: kNN, linear probe and norms, layer by layer.
 
     \b
     normscope evaluate runs/simclr-digits-0123456789
 
-    Leaves evaluation.json, embeddings.npz and gallery.npz in the run's folder.
+    Writes evaluation.json, embeddings.npz and gallery.npz to the run's folder.
     """
     if device not in ("auto", "cpu", "cuda"):
         refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
@@ -45,19 +45,19 @@ def evaluate(
         shares = [f"{found[key]:.1%}" for key in ("knn", "knn_top5", "probe")]
         table.add_row(name, *shares, *norms)
     out.print(table)
-    for line in (*_said(result), f"Now look: normscope report {shlex.quote(str(run))}"):
+    for line in (*_said(result), f"Next: normscope report {shlex.quote(str(run))}"):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _said(result: dict[str, Any]) -> Iterator[str]:
-    """What the norms where the loss acts say, in a line or two."""
+    """How informative the norms where the loss acts are, in a line or two."""
     layer, auroc = result["layer"], result["confidence"]["knn"]["auroc"]
     if auroc is not None:
-        yield f"Norms of the {layer} tell right from wrong with AUROC {auroc:.2f}."
+        yield f"Norms of the {layer} separate right from wrong answers with AUROC {auroc:.2f}."
     new = {name: found[layer]["norm"]["auroc"] for name, found in result["novelty"].items()}
     if new:
-        told = ", ".join(f"{name} {value:.2f}" for name, value in new.items())
-        yield f"They tell test images from new ones with AUROC: {told}."
+        aurocs = ", ".join(f"{name} {value:.2f}" for name, value in new.items())
+        yield f"They separate test images from new ones with AUROC: {aurocs}."
 
 
 SPLITS = ("train", "test")

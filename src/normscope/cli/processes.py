@@ -14,7 +14,7 @@ _PATIENCE = 60.0  # seconds that the other processes have to end after the first
 
 
 def first_process() -> bool:
-    """Whether this process speaks for all that train together."""
+    """Whether this is the first of the processes that train together."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -75,7 +75,7 @@ def _wait(processes: list[subprocess.Popen[bytes]]) -> int:
                 failed_at, status = time.monotonic(), process.returncode
         if failed_at is not None and (status == 2 or time.monotonic() - failed_at > _PATIENCE):
             for process in processes:
-                process.kill()  # they wait for one that is gone
+                process.kill()  # it waits for one that is gone
         time.sleep(0.05)
     codes = [process.returncode for process in processes]
     status = status or next((code for code in codes if code), 0)

@@ -31,9 +31,9 @@ def report(
     normscope report results                           claims, verdicts and figures
     normscope report results/density.paper.json --out density.html
 
-    The page needs no network and no other file. What `normscope evaluate RUN` adds is on it if
-    it was called. A page made by this command is replaced by a newer one; any other file stays
-    unless forced.
+    The page needs no network and no other file. It includes what `normscope evaluate RUN` found,
+    if that was run. A page from this command is replaced by a newer one; replacing any other file
+    needs --force.
     """
     places = list({place.resolve(): place for place in places}.values())  # each once
     kinds = {place: _kind(place) for place in places}
@@ -42,7 +42,7 @@ def report(
             wanted = "a run's folder, a results folder or a result's JSON file"
             refuse(f"RUN must be {wanted}, got {str(place)!r}.")
     if len(set(kinds.values()) - {"file", "results"}) and set(kinds.values()) != {"run"}:
-        refuse("RUN and RESULTS must be on pages of their own, got both. Call it for each.")
+        refuse("RUN and RESULTS must be on separate pages, got both. Run the command for each.")
     target = target or _default_out(places, kinds[places[0]])
     _check_out(target, force=force)
     with errors.status("drawing"):
@@ -53,7 +53,7 @@ def report(
 
 
 def _kind(place: Path) -> str | None:
-    """What a page can be made of: a "run", a folder of "results", or a result's "file"."""
+    """The kind of a place: a "run", a folder of "results", or a result's "file"."""
     if place.is_file():
         return "file" if place.suffix == ".json" else None
     if (place / "spec.json").is_file():
@@ -65,7 +65,7 @@ def _page(places: list[Path], *, runs: bool) -> Page:
     if runs and len(places) > 1:
         finished = [place for place in places if RunFolder(place).result_file.exists()]
         for place in set(places) - set(finished):
-            errors.print(f"left out, for it is not finished: {place}", highlight=False)
+            errors.print(f"left out, not finished: {place}", highlight=False)
         places = finished or places
     if runs:
         return run_page(places[0]) if len(places) == 1 else runs_page(places)
@@ -73,7 +73,7 @@ def _page(places: list[Path], *, runs: bool) -> Page:
 
 
 def _default_out(places: list[Path], kind: str | None) -> Path:
-    """In the one folder, or in that which holds all the runs or files."""
+    """In the one folder, or in the common folder of all runs or files."""
     if len(places) == 1 and kind != "file":
         return places[0] / "report.html"
     folders = {place.resolve().parent for place in places}

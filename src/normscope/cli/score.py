@@ -33,10 +33,10 @@ def score(
         Path, typer.Option(help="what to compare to: embeddings, a run, or --save-reference's")
     ],
     labels: Annotated[
-        Path | None, typer.Option(help=".npy of the reference's classes: is the norm to be trusted")
+        Path | None, typer.Option(help=".npy of the reference's classes, to check the norm")
     ] = None,
     covariate: Annotated[
-        list[str] | None, typer.Option(help="column that the norm may hang on; may be repeated")
+        list[str] | None, typer.Option(help="column that the norm may depend on; may be repeated")
     ] = None,
     target: Annotated[
         Path | None, typer.Option("--out", help="default: FILE's name with .scores.parquet")
@@ -44,7 +44,7 @@ def score(
     save_reference: Annotated[
         Path | None, typer.Option(help="keep the fitted reference in this .npz")
     ] = None,
-    html: Annotated[bool, typer.Option("--html", help="a page beside the scores, too")] = False,
+    html: Annotated[bool, typer.Option("--html", help="also write an HTML page")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
 ) -> None:
     """Give each embedding a confidence and a novelty, by its norm among a reference's.
@@ -91,7 +91,7 @@ def score(
             summary = score_file(source, fitted, target, progress=_shown(bar, "scores"))
         if save_reference is not None:
             fitted.confidence.save(save_reference)
-    except OSError as error:  # of writing: the readers tell theirs themselves
+    except OSError as error:  # from writing: the readers report their own
         refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
     except KeyboardInterrupt:
         errors.print("Stopped. No scores were written.")
@@ -102,7 +102,7 @@ def score(
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
-    """A report of progress that moves a bar of its own."""
+    """A progress callback with its own bar."""
     task = bar.add_task(what, total=None)
     return lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -152,7 +152,7 @@ def _left_out(owner: str, counts: dict[str, int]) -> list[str]:
 
 def _trust(auroc: float) -> str:
     shown = f"{auroc:.2f}".removeprefix("0")
-    return f"the norm tells right from wrong with AUROC {shown} in the reference"
+    return f"the norm separates right from wrong with AUROC {shown} in the reference"
 
 
 def _in_words(reference: FittedReference, summary: Summary) -> str:

@@ -14,7 +14,7 @@ from normscope.engine import RunSpec
 from normscope.engine.resolve import BY_RECIPE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_KINDS = (bool, int, float)  # whatever is none of these is text
+_KINDS = (bool, int, float)  # everything else is text
 
 
 def with_spec_options(*without: str) -> Callable[[Command], Command]:
@@ -54,7 +54,7 @@ def _parameter(of: Field[Any]) -> inspect.Parameter:
 
 
 def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
-    """The spec of what was typed.
+    """The spec of the given options.
 
     Args:
         options: the fields' options; None where one was not given.
@@ -69,7 +69,7 @@ def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
             refuse(f"--set must be NAME=VALUE, got {pair!r}.")
         place = values if name in names else own
         if name in place:
-            refuse(f"--set must name what is not given otherwise, got {name!r}.")
+            refuse(f"--set must not repeat another option, got {name!r}.")
         place[name] = value_of(text)
     return RunSpec.from_dict(values | ({"options": own} if own else {}))
 

@@ -27,11 +27,11 @@ def train(
         typer.Option("--set", help="NAME=VALUE: the method's own option, or any field"),
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="default: runs/<name>")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the checkpoint")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    devices: Annotated[int, typer.Option(help="processes, one a device")] = 1,
+    devices: Annotated[int, typer.Option(help="processes, one per device")] = 1,
     workers: Annotated[int | None, typer.Option(help="processes that decode images")] = None,
-    log: Annotated[list[str] | None, typer.Option(help="tensorboard or wandb, too")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="also log to tensorboard or wandb")] = None,
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
@@ -48,8 +48,8 @@ def train(
     normscope train simclr --data cifar10 --grad-scale 1 --devices 2
     normscope train moco_v2 --data cifar10 --set queue=8192 --set knn_k=100
 
-    Leaves runs/<name>/ with spec.json, metrics.jsonl, checkpoint.pt, encoder.safetensors and
-    result.json. Ctrl-C saves first; the same command with --resume goes on. Under torchrun it
+    Writes spec.json, metrics.jsonl, checkpoint.pt, encoder.safetensors and result.json to
+    runs/<name>/. Ctrl-C saves first; the same command with --resume continues. Under torchrun it
     trains on all processes, on one machine or several.
     """
     spec = spec_from({"method": method, **values}, set_ or [])
@@ -74,7 +74,7 @@ def train(
     except Stopped as stopped:
         if first_process():
             words = ["normscope", *(w for w in sys.argv[1:] if w != "--resume"), "--resume"]
-            for line in (f"{stopped}. Go on with:", f"  {shlex.join(words)}"):
+            for line in (f"{stopped}. Resume with:", f"  {shlex.join(words)}"):
                 errors.print(line, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(128 + stopped.signal_number) from None
     if first_process():

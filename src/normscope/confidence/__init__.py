@@ -1,4 +1,4 @@
-"""How sure a network is of an embedding, read from its norm beside a reference's."""
+"""Confidence in an embedding, from its norm compared with a reference's."""
 
 from normscope.confidence.calibration import Calibration, reliability
 from normscope.confidence.norm_confidence import NormConfidence

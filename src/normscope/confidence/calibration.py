@@ -1,4 +1,4 @@
-"""From a score in [0, 1] to the probability of being right, and how far to believe it."""
+"""From a score in [0, 1] to the probability of being right, and its calibration error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BINS = 15  # Guo et al., 2017
 
 @dataclass(frozen=True)
 class Calibration:
-    """A non-decreasing map from scores to probabilities, and how it fares on rows held out.
+    """A non-decreasing map from scores to probabilities, and its error on held-out rows.
 
     The reliability curve and `ece` are cross-fitted: each row's probability comes from a map
     fitted to the other four fifths, since on its own rows the isotonic map's error is zero.
@@ -114,7 +114,7 @@ def _isotonic(score: np.ndarray, correct: np.ndarray) -> np.ndarray:
 def _logistic(score: np.ndarray, correct: np.ndarray) -> np.ndarray:
     """Intercept and slope, (2, 1), by Newton's steps; a falling slope is flattened.
 
-    Targets are drawn in by Platt's (1999) prior, so that the best slope is finite.
+    Targets are smoothed by Platt's (1999) prior, so that the best slope is finite.
     """
     yes, no = int(correct.sum()), int((~correct).sum())
     target = np.where(correct, (yes + 1) / (yes + 2), 1 / (no + 2))

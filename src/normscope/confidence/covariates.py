@@ -1,4 +1,4 @@
-"""Norms beside a covariate that drives them: what a norm is compared with."""
+"""Which reference norms a norm is compared with, given covariates that affect it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def share_explained(log_norms: np.ndarray, x: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Plain:
-    """Each norm among all of the reference."""
+    """Compares each norm with the whole reference."""
 
     @classmethod
     def fit(cls, norms: np.ndarray, x: np.ndarray) -> Plain:
@@ -83,13 +83,13 @@ class Plain:
         return cls()
 
     def place(self, norms: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What is compared, (n,), and the part of the reference that it is compared with, (n,)."""
+        """The values to compare, and the part of the reference for each; (n,) each."""
         return norms, np.zeros(len(x), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Binned:
-    """Each norm among those of the reference in the same bin of the one covariate.
+    """Compares each norm with those of the reference in the same bin of one covariate.
 
     Attributes:
         edges: inner ones, ascending, (b - 1,).
@@ -111,11 +111,11 @@ class Binned:
 
 @dataclass(frozen=True)
 class Smooth:
-    r"""Each norm's standardised residual among the reference's, given several covariates.
+    r"""Compares standardised residuals of the log norm, given several covariates.
 
-    $\log \|z\| = f(x) + e^{g(x) / 2} \epsilon$ with f and g sums over the covariates of broken
-    lines, whose knots are quantiles; g is fitted to the log of the squared residuals of f, both
-    by least squares. Beyond the reference's range, a covariate counts as at its end.
+    $\log \|z\| = f(x) + e^{g(x) / 2} \epsilon$ with f and g sums of piecewise linear functions of
+    the covariates, with knots at quantiles. f, and g for the log of f's squared residuals, are
+    fitted by least squares. Covariates are clipped to the reference's range.
 
     Attributes:
         ends: lowest and highest of each covariate, (2, c).
@@ -142,7 +142,7 @@ class Smooth:
         log_norms = np.log(norms)
         centred = cls(flat.ends, moments, knots, flat._weights(x, log_norms), none)
         squared = centred.place(norms, x)[0] ** 2
-        # a residual of nothing has no logarithm
+        # a residual of zero has no logarithm
         squared = np.maximum(squared, 1e-12 * squared.mean() + np.finfo(float).tiny)
         spread = flat._weights(x, np.log(squared))
         return cls(flat.ends, moments, knots, centred.location, spread)
@@ -164,7 +164,7 @@ class Smooth:
         return np.concatenate([np.ones((len(x), 1)), u, bent], 1)
 
     def _weights(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Least squares a chunk at a time, with a ridge so light that it only settles ties."""
+        """Least squares a chunk at a time, with a ridge so small that it only breaks ties."""
         size = len(self.location)
         gram, moment = np.zeros((size, size)), np.zeros(size)
         for start in range(0, len(x), _CHUNK):

@@ -1,4 +1,4 @@
-"""NormConfidence: the norm of an embedding as a score that can be read, compared and kept."""
+"""NormConfidence: embedding norms as confidence scores."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WORTH_SAYING = 0.1
 
 @dataclass(eq=False)
 class NormConfidence:
-    """How sure a network is of an embedding, read off its norm by comparison with a reference.
+    """Confidence in embeddings, from their norms compared with a reference's.
 
-    Made by `fit` or `from_norms`. Where the norm follows a covariate, such as the length of a
-    text, give it: norms are then compared with those of like rows.
+    Build it with `fit` or `from_norms`. If the norm depends on a covariate, such as text length,
+    pass it: norms are then compared with those of similar rows.
 
     Attributes:
         d: columns of the reference; None if it was given as norms.
@@ -38,9 +38,9 @@ class NormConfidence:
         explained: the share of the variance of the log norm that each covariate explains: its
             correlation ratio over quantile bins.
         trust: AUROC of the norm for whether the neighbours of a reference row give its label; near
-            .5 the norm says nothing here. None without labels.
-        warnings: what to know before believing the scores, line by line.
-        calibration: what `calibrate` found; None before.
+            .5 the norm is uninformative. None without labels.
+        warnings: caveats on the scores, one a line.
+        calibration: the result of `calibrate`; None before.
 
     >>> rng = np.random.default_rng(0)
     >>> reference = rng.normal(size=(1000, 8))
@@ -66,7 +66,7 @@ class NormConfidence:
         *,
         conditional: Literal["binned", "smooth"] | None = None,
     ) -> NormConfidence:
-        """Learn what norms are usual, from at least 20 rows that the network knows.
+        """Fit the reference to at least 20 rows that the network was trained for.
 
         Where a covariate explains more than a tenth of the variance of the log norm, a
         UserWarning says so.
@@ -74,7 +74,7 @@ class NormConfidence:
         Args:
             reference: raw embeddings, (m, d), none of them zero or not finite.
             labels: their classes, integers, (m,), for `trust`.
-            covariates: numbers that may drive the norm: by name, (m,) each, or (m, c). They need
+            covariates: numbers that may affect the norm: by name, (m,) each, or (m, c). They need
                 200 rows.
             conditional: "binned" compares norms within quantile bins of one covariate, of at least
                 50 rows each; "smooth" compares residuals of the log norm, as `Smooth` says. By
@@ -97,7 +97,7 @@ class NormConfidence:
         covariates: Covariates | None = None,
         conditional: Literal["binned", "smooth"] | None = None,
     ) -> NormConfidence:
-        """`fit` for norms already taken, (m,), as in a stream; it issues no Python warning."""
+        """`fit` from precomputed norms, (m,), as in a stream; it issues no Python warning."""
         usual = reference_norms(norms)
         columns = columns_of(covariates, rows=len(usual))
         for name, values in columns.items():
@@ -134,17 +134,17 @@ class NormConfidence:
         return self.novelty_norms(self._norms(z), covariates)
 
     def score_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
-        """`score` for norms already taken, (n,)."""
+        """`score` from precomputed norms, (n,)."""
         return self.scored_norms(norms, covariates)[0]
 
     def novelty_norms(self, norms: Values, covariates: Covariates | None = None) -> np.ndarray:
-        """`novelty` for norms already taken, (n,)."""
+        """`novelty` from precomputed norms, (n,)."""
         return self.scored_norms(norms, covariates)[1]
 
     def scored_norms(
         self, norms: Values, covariates: Covariates | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`score` and `novelty` for norms already taken, (n,) each, looked up once."""
+        """`score` and `novelty` from precomputed norms, (n,) each, looked up once."""
         below, up_to, total = self._counts(norms, covariates)
         return (below + up_to) / 2 / total, np.log2((total + 1) / (1 + up_to))
 
@@ -156,7 +156,7 @@ class NormConfidence:
         *,
         method: Literal["auto", "isotonic", "logistic"] = "auto",
     ) -> Calibration:
-        """Learn the probability of being right at each score, and keep it for `probability`.
+        """Fit the probability of being right at each score, for `probability`.
 
         Args:
             z: raw embeddings, (n, d), at least 20, best not those of the reference.
@@ -182,12 +182,12 @@ class NormConfidence:
         """The probability of being right, (n,), non-decreasing in the score; NaN where that is."""
         if self.calibration is None:
             raise RuntimeError(
-                "calibrate must come before probability. Give it rows you can judge."
+                "calibrate must be called before probability. Give it rows with known answers."
             )
         return self.calibration.probability(self.score(z, covariates))
 
     def save(self, path: Path | str) -> None:
-        """Write all of it to one .npz, whole or not at all."""
+        """Write it to one .npz file, atomically."""
         said = json.dumps({name: getattr(self, name) for name in _SAID})
         arrays: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "said": said}
         arrays |= self._reference.arrays()
@@ -228,8 +228,8 @@ class NormConfidence:
             raise ValueError
         kept = {k.removeprefix(_KEPT): v for k, v in arrays.items() if k.startswith(_KEPT)}
         if kept:
-            told = {k: _NUMBERS.get(k, np.asarray)(v) for k, v in kept.items()}
-            found.calibration = Calibration(**told)
+            values = {k: _NUMBERS.get(k, np.asarray)(v) for k, v in kept.items()}
+            found.calibration = Calibration(**values)
         return found
 
     def _norms(self, z: Values) -> np.ndarray:
@@ -274,4 +274,4 @@ def _line(name: str, share: float, correlation: float) -> str:
 
 def _foreign(path: Path | str, got: str) -> ValueError:
     constraint = f"a file that NormConfidence.save wrote, version {_VERSION}"
-    return invalid(str(path), constraint, got, "Fit and save it anew.")
+    return invalid(str(path), constraint, got, "Fit and save it again.")

@@ -1,4 +1,4 @@
-"""A sample kept small: how many of it lie below a value."""
+"""A compressed sample, to count how many of its values lie below a given one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEPS = 8  # from a cell's first value on, before the rest is searched for
 
 @dataclass(frozen=True)
 class Quantiles:
-    """A sorted sample, or so many of its values at equal steps of rank, both ends among them.
+    """A sorted sample, or some of its values at equal steps of rank, both ends among them.
 
     Attributes:
         values: sorted, (q,).
@@ -47,7 +47,7 @@ class Quantiles:
         """
         first = self._place(x)
         last = first.copy()
-        # only a kept value itself has another place on its right: few rows, and the search is slow
+        # only kept values have another place on their right: few rows, and the search is slow
         tied = np.flatnonzero(self.values[np.minimum(first, len(self.values) - 1)] == x)
         last[tied] = np.searchsorted(self.values, x[tied], "right")
         left, right = self._below[first], self._below[last]
@@ -66,8 +66,8 @@ class Quantiles:
     def _place(self, x: np.ndarray) -> np.ndarray:
         """How many kept values are below each x: `np.searchsorted`.
 
-        In a fifth of its time where the values are spread; no slower by much where most share a
-        cell, as with one value far from all others.
+        Takes a fifth of its time if values are spread, and hardly longer if most share a cell, as
+        with one value far from all others.
         """
         scale, start, ended = self._grid
         within = np.fmin(np.fmax(x, self.values[0]), self.values[-1])  # where NaN is, the least
@@ -93,7 +93,7 @@ class Quantiles:
 
 
 def _cell(beyond: np.ndarray, scale: float, cells: int) -> np.ndarray:
-    """The cell of a value so far beyond the least: it never falls, so lower cells hold less."""
+    """The cell of a value this far above the smallest; monotone, so lower cells hold less."""
     if scale == 0:  # all are in one cell, and some may be infinitely far beyond
         return np.zeros(len(beyond), np.intp)
     return np.minimum((beyond * scale).astype(np.intp), cells - 1)

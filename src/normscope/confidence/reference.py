@@ -1,4 +1,4 @@
-"""The norms that others are compared with, whole or as quantiles, given covariates or not."""
+"""Reference norms, whole or as quantiles, with or without covariates."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ReferenceNorms:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> ReferenceNorms:
-        """What gave these `arrays`."""
+        """Rebuild the reference from `arrays`."""
         fields = {k.removeprefix("way."): v for k, v in arrays.items() if k.startswith("way.")}
         ends = np.cumsum(arrays["sizes"])
         values = np.split(arrays["values"], ends[:-1])
@@ -88,7 +88,7 @@ def _left_out(norms: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def reference_norms(norms: Values) -> np.ndarray:
-    """Norms as float64, (m,), if others can be compared with them."""
+    """Reference norms as float64, (m,), after validation."""
     usual = column("norms", norms, missing=True)
     bad = {
         "NaN": np.isnan(usual),
@@ -111,7 +111,7 @@ def reference_norms(norms: Values) -> np.ndarray:
 
 
 def chosen_way(conditional: str | None, *, columns: int, rows: int) -> Way:
-    """How to compare: as told, or by the number of covariates."""
+    """How to compare: as `conditional` says, or by the number of covariates."""
     if conditional not in (None, "binned", "smooth"):
         raise invalid("conditional", "binned or smooth", conditional, "None chooses one.")
     if columns == 0:
@@ -122,7 +122,7 @@ def chosen_way(conditional: str | None, *, columns: int, rows: int) -> Way:
         constraint = f"given with at least {4 * LEAST_ROWS} rows"
         raise invalid("covariates", constraint, rows, "Give more rows, or leave them out.")
     if conditional == "binned" and columns > 1:
-        advice = "Bins are of one covariate: choose smooth."
+        advice = "Bins are of one covariate. Choose smooth."
         raise invalid("conditional", f"smooth with {columns} covariates", conditional, advice)
     if conditional is None:
         return "binned" if columns == 1 else "smooth"

@@ -1,4 +1,4 @@
-"""Whether norms mean anything for these embeddings: by the neighbours' being right or wrong."""
+"""Whether norms are informative: whether they predict if a row's neighbours are right."""
 
 from __future__ import annotations
 

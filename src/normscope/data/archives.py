@@ -39,14 +39,14 @@ def fetch(
 ) -> list[str]:
     """Bring a dataset into the data folder, from its publisher or from a file at hand.
 
-    A download that breaks off goes on where it stopped when `fetch` is called again. Nothing is
-    placed before its SHA-256 is as recorded and it loads; what is there is never overwritten.
+    An interrupted download resumes when `fetch` is called again. Files are placed only after their
+    SHA-256 matches the record and they load; existing files are never overwritten.
 
     Args:
-        name: of `DATASETS` or `HUMAN_LABELS`.
+        name: a name in `DATASETS` or `HUMAN_LABELS`.
         root: the data folder; `default_root()` by default.
-        archive: a local copy of the first published file; others are sought beside it.
-        progress: called with the bytes had and the bytes in all (0 if unknown).
+        archive: a local copy of the first published file; others are searched for beside it.
+        progress: called with the bytes so far and the bytes in all (0 if unknown).
 
     Returns:
         What was verified, line by line.
@@ -69,7 +69,7 @@ def fetch_dataset(
         raise invalid("name", "a dataset that can be downloaded", name, dataset.by_hand)
     place = root / dataset.place
     if place.exists():
-        check = f"Run `normscope data check {name}` to verify it, or remove it to fetch it anew."
+        check = f"Run `normscope data check {name}` to verify it, or remove it to fetch it again."
         return [f"{place} is already there. {check}"]
     root.mkdir(parents=True, exist_ok=True)
     lines, files = [], []
@@ -102,9 +102,9 @@ def fetch_dataset(
 
 
 def downloaded(archive: Archive, root: Path, progress: Progress | None = None) -> Path:
-    """`<root>/<file>.partial`, whole; what is there of it already is not downloaded again.
+    """The complete `<root>/<file>.partial`, after resuming its download if part of it is there.
 
-    No more is taken than the recorded size, or 2 GiB where none is on record.
+    At most the recorded size is downloaded, or 2 GiB where none is recorded.
     """
     partial = root / f"{archive.file}.partial"
     had = partial.stat().st_size if partial.exists() else 0
@@ -137,7 +137,7 @@ def downloaded(archive: Archive, root: Path, progress: Progress | None = None) -
         partial.unlink()  # it is another file
         raise _wrong_size(archive, total, "more")
     if had < total:
-        advice = "The connection broke; run the same command again to go on where it stopped."
+        advice = "The connection broke. Run the same command again to resume."
         raise invalid(archive.url, f"a download of {total:,} bytes", f"{had:,}", advice)
     return partial
 
@@ -181,7 +181,7 @@ def _verified(archive: Archive, file: Path, *, keep: bool) -> str:
         if not keep:
             file.unlink()
         constraint = f"{archive.file} with SHA-256 {archive.sha256}"
-        raise invalid(str(file), constraint, digest.hexdigest(), "Download it anew.")
+        raise invalid(str(file), constraint, digest.hexdigest(), "Download it again.")
     return f"{archive.file}: SHA-256 as recorded"
 
 

@@ -61,7 +61,7 @@ def read_npz(path: Path) -> ImageArrays:
     """A .npz file of `train_images`, `train_labels`, `test_images` and `test_labels`.
 
     Images are uint8, (n, h, w, 3) or (n, 3, h, w), square or not; labels are integers from
-    0, below the number of images. `classes`, if there, holds the names. Nothing in the file is run.
+    0, below the number of images. `classes`, if there, holds the names. No code in it is run.
     """
     check_file(path, "a file that can be read", _ADVICE)
     with path.open("rb") as stream:
@@ -86,7 +86,7 @@ def read_npz(path: Path) -> ImageArrays:
 
 
 def _arrays(name: str, stream: IO[bytes]) -> dict[str, np.ndarray]:
-    """The arrays in a .npz file that have a meaning here."""
+    """The known arrays in a .npz file."""
     constraint = "a whole .npz file without pickles"
     try:
         with np.load(stream, allow_pickle=False) as file:

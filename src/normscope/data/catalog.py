@@ -116,7 +116,7 @@ DATASETS: dict[str, Dataset[ImageArrays]] = {
     "cifar10-unbalanced-as-coded": _unbalanced(cifar.CIFAR10, 1.5, "floor"),
     "cifar100-unbalanced-as-coded": _unbalanced(cifar.CIFAR100, 1.03365, "floor"),
     "flowers102": Dataset(
-        title="Oxford Flowers at 128 x 128: 6,149 test images to train on, 1,020 to judge",
+        title="Oxford Flowers at 128 x 128: 6,149 test images to train on, 1,020 to test",
         load=flowers.read_flowers,
         licence=_NO_LICENCE,
         side=128,
@@ -208,7 +208,7 @@ def load(name: str, root: Path | None = None) -> ImageArrays:
 
 
 def entry(name: str) -> Dataset[Any]:
-    """What `DATASETS` or `HUMAN_LABELS` says of a name."""
+    """The entry of `DATASETS` or `HUMAN_LABELS` for a name."""
     known = {**DATASETS, **HUMAN_LABELS}
     if name not in known:
         raise invalid("name", f"one of {', '.join(known)}", name, "Choose one of them.")
@@ -216,7 +216,7 @@ def entry(name: str) -> Dataset[Any]:
 
 
 def check(name: str, root: Path | None = None) -> list[str]:
-    """Load a dataset or human labels by name and say what was found and verified, line by line.
+    """Load a dataset or human labels, and report what was found and verified, line by line.
 
     >>> check("digits")[0]
     'digits: 1,347 training and 450 test images of 10 classes'

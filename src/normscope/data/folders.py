@@ -33,8 +33,8 @@ _BROKEN = "Remove or replace it."
 class ImageFiles(LazyImages):
     """Image files below one folder, decoded when asked for.
 
-    The names are kept in tensors, which worker processes share. In a list each would be sent its
-    own copy, and as a pipe holds 64 KB they would start one after the other, not side by side.
+    Names are kept in tensors, which worker processes share. A list would be copied to each worker;
+    since a pipe holds 64 KB, workers would then start one after the other.
     """
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ def read_folder(path: Path, name: str, *, side: int | None = None) -> ImageArray
         name: what to call the dataset.
         side: what networks are trained at; the images then stay in their files. By default, the
             largest of 32, 64, 128 and 224 that is not above the median shorter side of a sample
-            (32 if all are); and the images are decoded into arrays, shorter side to that size and
+            (at least 32). Images are then decoded into arrays, shorter side to that size and
             centre crop, unless that takes more than 2 GB.
     """
     test_folder = "test" if (path / "test").is_dir() else "val"
@@ -103,14 +103,14 @@ def _listed(path: Path, kind: str) -> tuple[tuple[str, ...], list[str], np.ndarr
 
 
 def _image_names(folder: Path) -> list[str]:
-    """What is named like an image, in order; all of it must be regular files."""
+    """Names of image files, in order; all must be regular files."""
     with os.scandir(folder) as entries:
         found = [(e.name, e.is_file()) for e in entries if Path(e.name).suffix.lower() in _SUFFIXES]
     if not found:
         raise invalid(str(folder), "a folder of images", "none", _ADVICE)
     for name, regular in found:
         if not regular:  # a FIFO, a folder, a link to nothing
-            raise invalid(str(folder / name), "a whole image", "what is no regular file", _BROKEN)
+            raise invalid(str(folder / name), "a whole image", "no regular file", _BROKEN)
     return sorted(name for name, _ in found)
 
 

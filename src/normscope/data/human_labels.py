@@ -1,4 +1,4 @@
-"""What people said that CIFAR's images show.
+"""Human labels of CIFAR's images.
 
 CIFAR-10N and CIFAR-100N: Wei et al., "Learning with Noisy Labels Revisited", ICLR 2022.
 CIFAR-10H: Peterson et al., "Human uncertainty makes classification more robust", ICCV 2019.

@@ -1,4 +1,4 @@
-"""What a dataset is once read: two splits of 8-bit colour images with their classes."""
+"""A dataset in memory: two splits of 8-bit colour images with their classes."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class ImageArrays:
     Args:
         name: as `load` knows it.
         train: what networks are trained on.
-        test: what they are judged on.
+        test: what they are evaluated on.
         classes: names, in the order of the labels.
         side: what networks are trained at, in pixels.
         source: the files, or who published them.
-        checksum: SHA-256 of images and labels, in whatever layout they came; of lazy images, of
+        checksum: SHA-256 of images and labels, independent of their layout; of lazy images, of
             the sorted names and sizes of their files.
     """
 
@@ -99,7 +99,7 @@ def file_checksum(root: Path, names: Iterable[str]) -> str:
 
 
 def class_count(name: str, labels: np.ndarray, advice: str) -> int:
-    """One more than the highest label, which lies below the number of images: each class has one.
+    """One more than the highest label, which must be below the number of images.
 
     >>> class_count("labels", np.array([0, 2, 1]), "Number the classes from 0.")
     3
@@ -123,7 +123,7 @@ def check_classes(name: str, labels: np.ndarray, n_classes: int, advice: str) ->
 
 
 def opened(source: Path | bytes, name: str, advice: str) -> Image:
-    """An image file, decoded to RGB of 8 bits a channel; what is transparent is not.
+    """An image file, decoded to RGB of 8 bits a channel; transparency is dropped.
 
     Args:
         source: where it is, or its bytes.
@@ -161,7 +161,7 @@ def _header(source: Path | bytes) -> Image:
 
 
 def _rgb(image: Image) -> Image | None:
-    """An image in RGB, or None if there is no telling which of its values is white."""
+    """An image in RGB, or None if its white level is unknown."""
     from PIL import Image
 
     if image.mode == "RGB":
@@ -195,7 +195,7 @@ def fitted(image: Image, side: int) -> Image:
 
 
 def stretched(image: Image, side: int) -> Image:
-    """The whole image on a square of `side`, bicubic, whatever its shape was."""
+    """The whole image on a square of `side`, bicubic, from any shape."""
     from PIL import Image
 
     return image.resize((side, side), Image.Resampling.BICUBIC)

@@ -1,4 +1,4 @@
-"""Images that a network trained on a dataset has never seen the like of."""
+"""Images unlike those that a network was trained on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def novel_to(arrays: ImageArrays, root: Path | None = None) -> dict[str, np.ndar
     the test images of CIFAR-100, and the reverse, if they are in the data folder. Else none.
 
     Raises:
-        ValueError: if the other CIFAR is there, and not readable or not as published.
+        ValueError: if the other CIFAR is there, but unreadable or not as published.
     """
     if arrays.name.split("-")[0] == "digits":
         images = np.asarray(arrays.test.images)
@@ -79,6 +79,6 @@ def novel_to(arrays: ImageArrays, root: Path | None = None) -> dict[str, np.ndar
 
 
 def others_there(dataset: str, root: Path) -> list[str]:
-    """Which other dataset is new to networks trained on one, if the data folder has it."""
+    """Which other dataset in the data folder is new to networks trained on this one."""
     other = _OTHER.get(dataset.split("-")[0])
     return [other.name] if other is not None and cifar.is_there(root, other) else []

@@ -26,8 +26,7 @@ _ADVICE = "Replace the shard by a whole one."
 class ParquetImages(LazyImages):
     """Images in the row groups of parquet shards.
 
-    One image costs the reading of its row group, commonly a hundred images; the last group read
-    is kept.
+    Reading an image reads its row group, commonly a hundred images; the last group is kept.
 
     Args:
         paths: the shards.

@@ -1,4 +1,4 @@
-"""Paths as users give them: what is wrong with one is told in one line."""
+"""Paths as users give them, with errors of one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def expanded(path: str) -> Path:
 
 
 def check_file(path: Path, constraint: str, advice: str) -> None:
-    """Refuse what is not a regular file: to open a FIFO is to wait for whoever writes to it.
+    """Refuse what is not a regular file: opening a FIFO would wait for a writer.
 
     Args:
         path: what is about to be opened.
@@ -38,12 +38,12 @@ def check_file(path: Path, constraint: str, advice: str) -> None:
         got = "nothing" if isinstance(error, FileNotFoundError) else error.strerror
         raise invalid(str(path), constraint, got, advice) from None
     if not regular:
-        raise invalid(str(path), constraint, "what is no regular file", advice)
+        raise invalid(str(path), constraint, "no regular file", advice)
 
 
 @contextmanager
 def path_errors() -> Iterator[None]:
-    """Inside this, the system's refusal of a path becomes the library's one-line error.
+    """Context that turns the system's path errors into the library's one-line error.
 
     >>> with path_errors():
     ...     os.listdir("/nowhere")

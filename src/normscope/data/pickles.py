@@ -1,4 +1,4 @@
-"""Pickles of plain containers and numbers, read without running what they ask for."""
+"""Pickles of plain containers and numbers, read without running any code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NUMBERS = {f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)} | {"b1"}
 
 
 def load(path: Path, advice: str) -> object:
-    """What a pickle file holds, if that is containers, strings, numbers and numpy arrays.
+    """The contents of a pickle file of containers, strings, numbers and numpy arrays.
 
-    That is what CIFAR's files hold, which Python 2 wrote, and the human labels'. Nothing that a
-    pickle names is imported or called: the few names that numpy's arrays need stand for
-    functions here, and every other is refused. Strings of Python 2 are read as Latin-1.
+    CIFAR's files, written by Python 2, and those of human labels hold nothing else. Nothing that a
+    pickle names is imported or called: the few names that numpy's arrays need stand for functions
+    here, and every other is refused. Strings of Python 2 are read as Latin-1.
 
     Args:
         path: the file.
@@ -35,7 +35,7 @@ def load(path: Path, advice: str) -> object:
 
 
 def loads(data: bytes, name: str, advice: str) -> object:
-    """What a pickle's bytes hold; see `load`. `name` is how errors name it."""
+    """The contents of a pickle's bytes; see `load`. Errors call it `name`."""
     try:
         return _Plain(io.BytesIO(data), encoding="latin1").load()
     except _RefusedError as refusal:

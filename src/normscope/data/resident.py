@@ -1,4 +1,4 @@
-"""A split that lies on the device as a whole, from which batches are cut by index."""
+"""A split held on the device as a whole, and indexed into batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from normscope.data.images import LazyImages, Split
 
 
 class Batch(NamedTuple):
-    """What training takes at a time.
+    """A batch of images and labels.
 
     Args:
         images: uint8, (n, 3, h, w).
@@ -54,7 +54,7 @@ class Resident:
             epochs: of each epoch, one int64 CPU tensor of rows for each batch.
         """
         for index_batches in filter(None, epochs):
-            # over in one piece: a transfer at each batch would let the device run dry
+            # one transfer: one for each batch would keep the device waiting
             every = torch.cat(list(index_batches)).to(self.images.device)
             for rows in every.split([len(rows) for rows in index_batches]):
                 yield Batch(self.images[rows], None, self.labels[rows])

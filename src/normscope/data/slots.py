@@ -1,4 +1,4 @@
-"""Memory that worker processes decode into, and that is copied to the device from."""
+"""Memory that worker processes decode into, and that is then copied to the device."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch import Tensor
 from normscope._checks import invalid
 
 _MOST_IMAGES = 32  # of a piece: several share a batch
-_MOST_BYTES = 8 << 20  # of a piece, but for a single image that is larger
-_AHEAD = 2  # batches that a GPU has before it while the next is put together
+_MOST_BYTES = 8 << 20  # of a piece, unless a single image is larger
+_AHEAD = 2  # batches queued on a GPU while the next is assembled
 
 Piece = tuple[int, np.ndarray]  # a slot, and the height and width of each image in it, (n, 2)
 
@@ -30,12 +30,11 @@ def piece_of(side: int) -> int:
 class Slots:
     """Room for pieces of a batch, used in turn.
 
-    Without it every piece would be written twice and its memory mapped anew, by the worker and
-    here. On a GPU the memory is pinned, and copied on a stream of its own, beside what the GPU
-    computes.
+    Without it every piece would be written twice, to newly mapped memory, by the worker and here.
+    On a GPU the memory is pinned, and copied on a stream of its own while the GPU computes.
 
     Args:
-        n: slots; a piece may be asked for once the n-th before it has been copied.
+        n: slots; a piece may be requested once the n-th before it has been copied.
         side: of the largest images, in pixels.
         device: where they go.
         shared: whether other processes write.
@@ -103,7 +102,7 @@ class Slots:
         return images.permute(0, 3, 1, 2), there
 
     def _keep_pace(self) -> None:
-        """Wait until a GPU has few batches before it: each takes its memory."""
+        """Wait until few batches are queued on a GPU: each takes its memory."""
         if self._stream:
             self._used.append(_event(torch.cuda.current_stream(self._device)))
             if len(self._used) > _AHEAD:

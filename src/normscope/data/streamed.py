@@ -34,11 +34,10 @@ class Streamed:
     """Images as they are, decoded by worker processes, each in the corner of a canvas.
 
     Crops are left to the augmentation on the device. The canvas is a square as large as the
-    largest of a sample of the images, but at most four times `side`: what is larger is brought down
-    to it, and a crop of a sixteenth of it still has as many pixels as a view. Workers start with
-    the first batch and stay; they are spawned, so a script that uses them needs the usual
-    `if __name__ == "__main__"`. Ctrl-C and SIGTERM are for this process alone to answer: they
-    go on until it ends.
+    largest of a sample of the images, but at most four times `side`. Larger images are shrunk to
+    it; a crop of a sixteenth of it still has as many pixels as a view. Workers start with the
+    first batch and stay. They are spawned, so a script that uses them needs the usual
+    `if __name__ == "__main__"`. Workers ignore Ctrl-C and SIGTERM, and end with this process.
 
     Args:
         split: whose images are `LazyImages`.
@@ -102,7 +101,7 @@ class Streamed:
             yield rows, *slots.batch(chain([first], others), len(rows), side)
 
     def _slots_for(self, side: int) -> Slots:
-        """Those that are there, or larger ones, for which workers start anew."""
+        """The current slots, or larger ones, for which workers are restarted."""
         if self._slots is None or self._slots.side < side:
             workers = min(self._workers, -(-len(self) // piece_of(side)))
             # one more than pieces can be asked for: that is on its way to the device
@@ -122,7 +121,7 @@ class Streamed:
             found = iter(self._loader)
         while True:
             if self._plan.pieces is not pieces:  # workers are on with another pass
-                raise RuntimeError("These batches ended when others were asked for. Finish first.")
+                raise RuntimeError("These batches ended when others began. Finish one pass first.")
             part = next(found, None)
             if part is None:
                 return
@@ -150,7 +149,7 @@ class Streamed:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Inside this, SIGINT and SIGTERM wait, and processes that start here never receive them.
+    """Context in which SIGINT and SIGTERM wait; processes started in it never receive them.
 
     A terminal sends Ctrl-C to workers too, `timeout` and torchrun SIGTERM, and without workers a
     loop could not go on to where it saves. A blocked signal stays blocked in what is spawned, from
@@ -169,7 +168,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _begin(parent: int, _worker: int) -> None:
-    """What a worker does first: end if its parent has, and heed SIGTERM from it alone."""
+    """Set up a worker: end it if its parent has ended, and accept SIGTERM from that alone."""
     if os.getppid() != parent:
         os._exit(1)  # torch's own watch would wait for whoever adopted it
     if hasattr(signal, "sigwaitinfo"):
@@ -185,7 +184,7 @@ def _end_when_told(parent: int) -> None:
 
 
 class _Plan(Sampler[Any]):
-    """The pieces to come; set anew for each pass, while the workers live on."""
+    """The pieces to come, set for each pass while the workers live on."""
 
     def __init__(self) -> None:
         self.pieces: Iterator[_Asked] = iter(())
@@ -195,9 +194,9 @@ class _Plan(Sampler[Any]):
 
 
 class _Decoded(Dataset["Piece | ValueError"]):
-    """What runs in a worker.
+    """The dataset that runs in a worker.
 
-    The error of a broken image is given back: raised there, it would come as a traceback.
+    The error of a broken image is returned: raised there, it would come as a traceback.
     """
 
     def __init__(self, images: LazyImages, side: int, memory: Tensor) -> None:

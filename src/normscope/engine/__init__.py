@@ -1,4 +1,4 @@
-"""Training runs: a spec, one loop, a folder that survives whatever happens."""
+"""Training runs: a spec, one loop, and a folder that survives interruptions."""
 
 from normscope.engine.compose import build
 from normscope.engine.evaluate import evaluate, made_with

@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: whole or not at all, and loaded without running any code."""
+"""Checkpoints: written atomically, and loaded without running any code."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def save(
 
     Args:
         path: the file.
-        spec: of the run, whose checkpoint this is and no other's.
+        spec: the run's spec; no other run can load the checkpoint.
         method: the network.
         optimizer: its optimizer.
         progress: plain values and tensors of the loop.
-        gradients: whether the optimizer has yet to see the network's, as where they are summed
-            over an epoch's end.
+        gradients: whether to save gradients that the optimizer has not used yet, as when a sum
+            crosses an epoch's end.
     """
     waiting = {
         name: p.grad for name, p in method.named_parameters() if gradients and p.grad is not None
@@ -49,17 +49,17 @@ def save(
         try:
             torch.save(state, f)
         except RuntimeError as error:
-            cause = error.__context__  # torch hides a full disk behind an error of its own
+            cause = error.__context__  # torch hides a full disk behind its own error
             if isinstance(cause, OSError):
                 raise OSError(cause.errno, cause.strerror, str(path)) from None
             raise
 
 
 def load(path: Path, spec: RunSpec) -> dict[str, Any]:
-    """The checkpoint's contents, on the CPU, if it is this run's."""
+    """Load this run's checkpoint onto the CPU; another run's or a damaged one raises."""
     try:
         with ZipFile(path) as parts:
-            damaged = parts.testzip()  # which torch does not look for
+            damaged = parts.testzip()  # torch does not check this
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise errors of any kind
         raise _foreign(path, f"one that does not load ({type(error).__name__})") from None
@@ -76,13 +76,13 @@ _KEYS = {"spec_hash", "method", "optimizer", "gradients", "progress"}
 
 
 def _foreign(path: Path, got: str) -> ValueError:
-    return invalid(str(path), "this run's checkpoint", got, "Remove the folder and start anew.")
+    return invalid(str(path), "this run's checkpoint", got, "Remove the folder and train again.")
 
 
 def restore_(
     state: dict[str, Any], method: Method, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Bring network and optimizer to where they were; the loop's own values."""
+    """Restore network and optimizer; return the loop's values."""
     load_weights_(state, method)
     optimizer.load_state_dict(state["optimizer"])
     gradients: dict[str, Tensor] = state["gradients"]
@@ -92,10 +92,10 @@ def restore_(
 
 
 def load_weights_(state: dict[str, Any], method: Method) -> None:
-    """Bring the network to where it was."""
+    """Restore the network's weights."""
     try:
         method.load_state_dict(state["method"])
     except (RuntimeError, TypeError, AttributeError) as error:
-        advice = "Was it edited? Remove the folder and start anew."
+        advice = "If it was edited, remove the folder and train again."
         got = " ".join(str(error).split())[:200]
         raise invalid("checkpoint", "of this run's network", got, advice) from None

@@ -13,15 +13,15 @@ from normscope.interventions import GradScale, cut_init_, scale_invariant_parame
 from normscope.methods import METHODS, Method, width_of
 from normscope.nets import ResNet, backbone
 
-_DRAWING = threading.Lock()  # torch's random state is one for all threads
+_DRAWING = threading.Lock()  # all threads share torch's random state
 
 
 def build(spec: RunSpec, *, side: int) -> Method:
-    """The network of a spec with its interventions, fresh, on the CPU; always the same one.
+    """A spec's network with its interventions, freshly initialised on the CPU; deterministic.
 
     Args:
         spec: what to build.
-        side: of the images that it will see.
+        side: pixels of an image's side.
     """
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
@@ -36,7 +36,7 @@ def build(spec: RunSpec, *, side: int) -> Method:
 
 
 def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str]:
-    """What `cut_init_` takes for a spec's scope."""
+    """A spec's scope as `cut_init_` takes it."""
     if scope == "invariant":
         return invariant_names(method, side)
     if scope == "rest":
@@ -50,11 +50,10 @@ def _cut_scope(method: Method, scope: CutScope, side: int) -> CutScope | set[str
 
 
 def invariant_names(method: Method, side: int) -> set[str]:
-    """The parameters of a method whose scale its embeddings do not feel.
+    """Names of a method's parameters whose scale does not change its embeddings.
 
-    A transformer's own are left out: every block adds to what came in, so none is. One forward
-    pass for each parameter is long for a short run: what was found is kept for the next network
-    that is built alike.
+    A transformer's are left out: residual connections make none of them scale-invariant. The
+    search takes one forward pass per parameter, so its result is cached for networks built alike.
     """
     shapes = tuple((name, *p.shape) for name, p in method.named_parameters())
     alike = (type(method), type(method.backbone), shapes)

@@ -1,4 +1,4 @@
-"""What a network is worth: kNN and norms while it trains, and the whole of it afterwards."""
+"""Evaluation of a run: kNN and norms during training, everything else afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH = 1000  # images per forward pass
 
 @torch.no_grad()
 def features_of(method: Method, source: Resident | Streamed) -> dict[str, Tensor]:
-    """Every layer's output for the images of a split as they are, on their device, float32."""
+    """Every layer's output for a split's images, not augmented; float32, on their device."""
     was_training = method.training
     method.eval()
     device, dtype = source.labels.device, next(method.parameters()).dtype
@@ -43,9 +43,9 @@ def features_of(method: Method, source: Resident | Streamed) -> dict[str, Tensor
 def knn_and_norm(
     method: Method, train: Resident | Streamed, test: Resident | Streamed, *, k: int
 ) -> dict[str, float]:
-    """The kNN accuracy of the backbone on the test split, and the mean norm of its embeddings.
+    """The backbone's kNN accuracy on the test split, and the mean norm of the embeddings.
 
-    `knn`, `knn_top5` and `norm_test`; a network that broke has no kNN.
+    Keys are `knn`, `knn_top5` and `norm_test`; a diverged network has no kNN.
     """
     bank, queries = features_of(method, train), features_of(method, test)
     z = list(queries.values())[-1]
@@ -61,21 +61,21 @@ def knn_and_norm(
 def evaluate(
     folder: Path | str, *, device: torch.device | str = "cpu", data_root: Path | None = None
 ) -> dict[str, Any]:
-    """Judge a run's network as its last checkpoint has it, and keep the verdict.
+    """Evaluate the network of a run's last checkpoint, and store the result.
 
     Writes evaluation.json; embeddings.npz, with the embeddings where the loss acts (float32), the
     backbone's features and the labels of each split; and gallery.npz, the images of highest and
     lowest norm.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         device: where to compute.
         data_root: where datasets are.
 
     Returns:
         `layers`: kNN (`knn`, `knn_top5`) and linear probe (`probe`) accuracy, mean and spread of
-        the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: what the norms say,
-        where the loss acts; see `normscope.engine.evaluate_norms`.
+        the norms, by layer. `splits`, `confidence`, `calibration`, `novelty`: statistics of the
+        norms where the loss acts; see `normscope.engine.evaluate_norms`.
     """
     with tuned(torch.device(device), "32"):
         return _evaluated(RunFolder(Path(folder)), device, data_root)
@@ -86,7 +86,7 @@ def _evaluated(
 ) -> dict[str, Any]:
     spec = run.spec()
     if not run.checkpoint.exists():
-        raise invalid("run", "one with a checkpoint", str(run.path), "Train it first.")
+        raise invalid("run", "a run with a checkpoint", str(run.path), "Train it first.")
     images = data.load(spec.data, data_root)
     run.check_data(images.checksum)
     state = checkpoint.load(run.checkpoint, spec)
@@ -129,7 +129,7 @@ def _evaluated(
 
 
 def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
-    """What an evaluation depends on beside the run: an older one is to be made anew."""
+    """What an evaluation depends on besides the run; it is recomputed if that differs."""
     root = data_root or data.default_root()
     return {
         "normscope": versions()["normscope"],
@@ -141,7 +141,7 @@ def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
 def _by_layer(
     bank: dict[str, Tensor], queries: dict[str, Tensor], labels: Tensor, truth: Tensor, *, k: int
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """What each layer is worth; and whether the backbone's kNN is right, (n,), 0 or 1."""
+    """Accuracy and norms by layer; and whether the backbone's kNN is right, (n,), 0 or 1."""
     layers = {}
     right = np.zeros(len(truth))
     for name in bank:

@@ -1,4 +1,4 @@
-"""What the norms of a trained network say: how sure it is, and how new an image is to it."""
+"""Norms of a trained network as measures of confidence and novelty."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def splits(norms: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def against(norms: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """How a measure of confidence goes with the norm (Figure "norm_as_confidence")."""
+    """Agreement of a measure of confidence with the norm (Figure "norm_as_confidence")."""
     return _plain(agreement(norms, values))
 
 
@@ -64,14 +64,14 @@ _CONSENSUS = {"cifar10": (cifar10n, "aggre_label"), "cifar100": (cifar100n, "noi
 _FILES = {
     "cifar10": {"consensus": "CIFAR-10_human.pt", "entropy": "cifar10h-counts.npy"},
     "cifar100": {"consensus": "CIFAR-100_human.pt"},
-    # their test images are all there
+    # their test sets are complete
     "cifar10-unbalanced": {"entropy": "cifar10h-counts.npy"},
     "cifar10-unbalanced-as-coded": {"entropy": "cifar10h-counts.npy"},
 }
 
 
 def human_files(dataset: str, root: Path) -> set[str]:
-    """What people said of a dataset's images, as far as the data folder has it."""
+    """The kinds of human labels that the data folder has for a dataset."""
     return {kind for kind, name in _FILES.get(dataset, {}).items() if (root / name).exists()}
 
 
@@ -87,7 +87,7 @@ def human(images: ImageArrays, norms: Mapping[str, np.ndarray], root: Path) -> d
         read, key = _CONSENSUS[images.name]
         labels = read(root)
         if not np.array_equal(labels["clean_label"], images.train.labels):
-            advice = "Fetch both anew."
+            advice = "Fetch both again."
             raise invalid("human labels", "of these training images", "of others", advice)
         agree = (labels[key] == labels["clean_label"]).astype(float)
         found["consensus"] = against(norms["train"], agree)
@@ -120,14 +120,14 @@ def _intervals(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
 
 
 def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] | None:
-    """Confidence fitted on the training embeddings, calibrated on half of the test's, and judged
-    on the other half; None if there are too few for that.
+    """Confidence fitted on the training embeddings, calibrated on half of the test embeddings and
+    evaluated on the other half; None if there are too few.
     """
     if len(z) < 2 * LEAST:
         return None
     try:
         confidence = NormConfidence.fit(bank)
-    except ValueError:  # a network that collapsed, or that has hardly begun: all norms are alike
+    except ValueError:  # all norms are alike: the network collapsed or has hardly begun
         return None
     half = np.arange(len(z)) % 2 == 0
     fitted = confidence.calibrate(z[torch.from_numpy(half)], correct[half])
@@ -161,10 +161,10 @@ def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict
         correct: whether each is classified right, (n,).
 
     Returns:
-        `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first; with
-        `_rows` and `_correct` after either name, which images these are and whether they are
-        classified right, (classes, 10). A class with fewer images repeats its own, one without
-        any is left out. And `classes`, their names.
+        `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first. The same
+        names with `_rows` and `_correct`: the images' rows, and whether they are classified right,
+        (classes, 10). `classes`: class names. A class with fewer images repeats its own; an empty
+        class is left out.
     """
     labels = np.asarray(images.test.labels)
     present = np.unique(labels)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that the loop answers when nothing would be lost."""
+"""Ctrl-C and SIGTERM as a request to stop at the next safe point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was asked to stop, and saved where it stood."""
+    """Training was asked to stop, and has saved its state."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Inside this, the first SIGINT or SIGTERM is noted; a second one stops at once."""
+    """Context in which the first SIGINT or SIGTERM is recorded; a second one stops at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None

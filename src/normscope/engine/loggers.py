@@ -17,14 +17,14 @@ Record = Mapping[str, Any]
 
 
 class Logger(Protocol):
-    """Takes records as they come."""
+    """Receives a run's records."""
 
     def log(self, record: Record) -> None:
-        """Take one record: its kind, epoch, step, and numbers."""
+        """Log one record: its kind, epoch, step, and numbers."""
         ...
 
     def close(self) -> None:
-        """Let everything reach its place."""
+        """Flush and close."""
         ...
 
 

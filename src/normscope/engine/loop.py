@@ -35,22 +35,22 @@ from normscope.nets import ResNet, synchronised
 
 @dataclass
 class Progress:
-    """Where the loop stands; with the weights, all that a checkpoint needs."""
+    """The loop's state; with the weights, all that a checkpoint needs."""
 
     epoch: int = 0  # finished epochs
     micro: int = 0  # micro-batches done in this epoch
     step: int = 0  # optimizer steps, over all epochs
     losses: list[Tensor] = field(default_factory=list)  # of this epoch's micro-batches
-    logged: int = 0  # how many of them a log point has seen
-    seconds: float = 0.0  # spent training, over all sittings
-    waited: float = 0.0  # of these, for images
+    logged: int = 0  # how many of them were logged
+    seconds: float = 0.0  # spent training, over all sessions
+    waited: float = 0.0  # of these, waiting for images
     metrics_size: int = 0
     last: dict[str, Any] = field(default_factory=dict)  # the newest epoch's record
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """What is asked of one sitting of a run, and does not change its result."""
+    """Settings of one session of a run that do not change its result."""
 
     workers: int | None = None  # that decode images
     loggers: Sequence[str] = ()  # beside metrics.jsonl
@@ -60,7 +60,7 @@ class Sitting:
 
 
 class Loop:
-    """The loop and its parts: `open` brings them to where the run stands, `train` goes on."""
+    """The loop and its parts: `open` restores the run's state, `train` continues from it."""
 
     def __init__(
         self, fabric: Any, spec: RunSpec, images: ImageArrays, run: RunFolder, sitting: Sitting
@@ -104,7 +104,7 @@ class Loop:
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
     def train(self, interrupts: Interrupts) -> None:
-        """Train the epochs that are left."""
+        """Train the remaining epochs."""
         spec, plan, progress = self.spec, self.plan, self.progress
         while progress.epoch < spec.epochs:
             first, last = progress.epoch, plan.next_evaluation(progress.epoch)
@@ -119,7 +119,7 @@ class Loop:
                     logs = steps and plan.is_log_point(progress.step + 1)
                     u = plan.draws(progress.epoch, progress.micro, self.generator)
                     out = self.step.gradients(batch, u, last=steps, observed=logs)
-                    progress.losses.append(out.loss.detach().clone())  # it is written over
+                    progress.losses.append(out.loss.detach().clone())  # it is overwritten
                     progress.micro += 1
                     if not steps:
                         continue
@@ -175,7 +175,7 @@ class Loop:
         return self.fabric.all_reduce(torch.stack(losses).double().mean(), reduce_op="mean")
 
     def _lap(self) -> None:
-        """Add the time since the last call, or since the epoch began, to the training's."""
+        """Add the time since the last call (or the epoch's start) to the training time."""
         now = time.perf_counter()
         self.progress.seconds += now - self._clock
         self._clock = now
@@ -186,11 +186,11 @@ class Loop:
     # ------------------------------------------------------------------ stopping and saving
 
     def _asked_to_stop(self, interrupts: Interrupts) -> bool:
-        """Whether a signal came to any process, or it is time."""
+        """Whether any process received a signal, or the time is up."""
         own = interrupts.received is not None or time.monotonic() > self.sitting.until
         if self.fabric.world_size == 1:
             return own
-        # an agreement waits for the device: on a GPU not at every step
+        # agreeing waits for the device: on a GPU not at every step
         every = min(self.spec.log_every, 10) if self.fabric.device.type == "cuda" else 1
         if self.progress.step % every:
             return False
@@ -219,7 +219,7 @@ class Loop:
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
     def open(self) -> None:
-        """Go to where the run stands, and open its logs."""
+        """Restore the run's state, and open its logs."""
         if self.run.checkpoint.exists():
             state = checkpoint.load(self.run.checkpoint, self.spec)
             values = checkpoint.restore_(state, self.method, self.optimizer)
@@ -234,12 +234,12 @@ class Loop:
             self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the logs."""
         if self.telemetry:
             self.telemetry.close()
 
     def finish(self) -> RunResult:
-        """Write the backbone's weights; the run's result."""
+        """Write the backbone's weights; return the run's result."""
         from safetensors.torch import save
 
         weights = self.method.backbone.state_dict()
@@ -259,7 +259,7 @@ class Loop:
 
 
 def _check_processes(method: Method, spec: RunSpec, processes: int) -> None:
-    """Refuse several processes for what they would not train as one does."""
+    """Refuse several processes where their result would differ from a single one's."""
     alone = {
         f"{spec.method}'s loss": not method.splits_over_processes,
         "summed micro-batches": spec.accumulation == "sum",

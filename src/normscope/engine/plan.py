@@ -1,4 +1,4 @@
-"""What a run does when: its steps, the images of each, their views, the learning rate."""
+"""A run's schedule: its steps, their images and views, and the learning rate."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from normscope.engine.spec import RunSpec
 
 @dataclass(frozen=True)
 class Plan:
-    """The same however many processes carry it out; each has its rows of every micro-batch.
+    """A run's schedule; each process takes its own rows of every micro-batch.
 
     Args:
-        spec: of the run.
+        spec: the run's spec.
         n: training images.
         rank: of this process.
-        world: how many there are.
+        world: number of processes.
     """
 
     spec: RunSpec
@@ -66,7 +66,7 @@ class Plan:
         return self.spec.epochs * self.steps
 
     def next_evaluation(self, epoch: int) -> int:
-        """How many epochs are done when networks are next evaluated: 1, 2, 4, 8, ... or all."""
+        """The next epoch after which networks are evaluated: 1, 2, 4, 8, ... or the last."""
         return min(1 << epoch.bit_length(), self.spec.epochs)
 
     def is_log_point(self, step: int) -> bool:
@@ -74,11 +74,11 @@ class Plan:
         return step % self.spec.log_every == 0 or step == self.all_steps
 
     def lr(self, step: int) -> float:
-        """The learning rate of the step after so many."""
+        """The learning rate of a step, counted from 0."""
         return peak_lr(self.spec) * lr_share(self.spec, step / self.steps)
 
     def epochs(self, first: int, last: int, done: int) -> Iterator[list[Tensor]]:
-        """Our rows of each micro-batch, epoch by epoch; of the first, of those after `done`."""
+        """Our rows of each micro-batch, by epoch; the first epoch skips `done` micro-batches."""
         for epoch in range(first, last):
             order = shuffled(self.spec.seed, epoch, self.n)
             micros = order[: self.micros * self.micro_batch].split(self.micro_batch)
@@ -94,6 +94,6 @@ class Plan:
 
     @property
     def _mine(self) -> slice:
-        """Which rows of a micro-batch are this process's."""
+        """Our rows of a micro-batch."""
         share = self.micro_batch // self.world
         return slice(self.rank * share, (self.rank + 1) * share)

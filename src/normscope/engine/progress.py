@@ -1,4 +1,4 @@
-"""What a person sees while a run trains."""
+"""The progress bar of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 class ProgressBar:
     """A bar on stderr with loss, kNN, mean norm, images/s and the time left.
 
-    Where there is no terminal, a line comes with each kNN instead.
+    Without a terminal, it prints a line with each kNN instead.
     """
 
     def __init__(self, title: str, steps: int, done: int) -> None:
@@ -39,7 +39,7 @@ class ProgressBar:
             self._progress.stop()
 
     def step(self, step: int, images_per_second: float) -> None:
-        """So many optimizer steps are done, at this speed."""
+        """Show the number of optimizer steps done, and the speed."""
         self._shown["images_per_second"] = images_per_second
         self._progress.update(self._task, completed=step, numbers=self._numbers())
 

@@ -1,6 +1,6 @@
-"""Random numbers that depend on the seed and on the place in training alone.
+"""Random numbers that depend only on the seed and the place in training.
 
-There is no state to save: a run that goes on from a checkpoint draws what it would have drawn.
+There is no state to save: a resumed run draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what was given to a whole spec: the recipe, the dataset's size, and a few rules."""
+"""Defaults for a spec's missing settings: from the recipe, the dataset's size, a few rules."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from normscope.data import DATASETS
 from normscope.engine.settings import check_name
 from normscope.methods import METHODS, Defaults
 
-BY_RECIPE: Any = None  # the default of what a recipe decides
+BY_RECIPE: Any = None  # placeholder for a recipe's default
 
 
 def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of a spec: those that are given, and for the others what they come to.
+    """All settings of a spec: those that are given, and defaults for the others.
 
     Args:
         given: all settings; BY_RECIPE where nothing was given.
@@ -52,7 +52,7 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_data(name: object) -> None:
-    """Refuse what names no dataset."""
+    """Refuse a value that names no dataset."""
     if not isinstance(name, str):
         raise invalid("data", "a name", name, "See `normscope data list`.")
     if not name.startswith(("folder:", "npz:")):
@@ -69,18 +69,18 @@ def _defaults(method: str, recipe: str) -> Defaults:
 
 
 def _micro_batches(batch: Any, micro_batch: int | None) -> int:
-    """How many micro-batches a step has if each may hold so many images."""
+    """How many micro-batches a step has if each holds at most `micro_batch` images."""
     if micro_batch is None or not isinstance(batch, int):
         return 1
     return max(1, batch // micro_batch)
 
 
 def _grad_scale_lr(recipe: str, defaults: Defaults) -> float:
-    """A sixth of the learning rate (Section 6), or what the published code has."""
+    """A sixth of the learning rate (Section 6), or the published code's."""
     if recipe == "text":
         return defaults.lr / 6
     if defaults.grad_scale_lr is None:
-        advice = "The published code has no such run; give lr to make one."
+        advice = "The published code has no such run. Give lr to train one."
         raise invalid("recipe", "'text' with grad_scale", recipe, advice)
     return defaults.grad_scale_lr
 

@@ -36,30 +36,30 @@ def train(
     until: float = math.inf,
     quiet: bool = False,
 ) -> RunResult:
-    """Train a run, or go on with it, until it is finished.
+    """Train a run until it is finished, resuming it if it was interrupted.
 
-    Under `torchrun` every process calls this alike: batches are divided between them, negatives
-    gathered, batch statistics shared, and the result is that of one process. What can't be
-    divided so, such as SupCon, is refused. Processes share the run's folder.
+    Under `torchrun` every process calls this alike. Batches are divided, negatives gathered and
+    batch statistics shared, so the result is that of one process. Methods that cannot be divided,
+    such as SupCon, are refused. Processes share the run's folder.
 
     Args:
         spec: what to train.
-        folder: of the run; `runs/<name>` unless given.
-        resume: go on from the folder's checkpoint, if there is one. The weights come out as if
-            nothing had happened, on a CPU with as many threads and on one GPU of the same kind. A
+        folder: the run's folder; `runs/<name>` by default.
+        resume: continue from the folder's checkpoint, if there is one. On a CPU with as many
+            threads, or one GPU of the same kind, the weights equal an uninterrupted run's. A
             finished run is returned as it is.
         device: `"auto"` takes a GPU if there is one.
         data_root: where datasets are; see `normscope data list`.
-        images: what `spec.data` names, if it is loaded already.
+        images: the dataset that `spec.data` names, if it is loaded already.
         workers: processes that decode images of large datasets.
-        loggers: beside metrics.jsonl: `"tensorboard"`, `"wandb"`.
-        checkpoint_seconds: how often to save, at least, between the saves at the end of training.
-        until: a time of `time.monotonic` at which to stop, as if by Ctrl-C.
+        loggers: in addition to metrics.jsonl: `"tensorboard"`, `"wandb"`.
+        checkpoint_seconds: seconds between checkpoints.
+        until: a time of `time.monotonic` at which to stop, as on Ctrl-C.
         quiet: show nothing.
 
     Raises:
         InUseError: if another process is training the run.
-        Stopped: on Ctrl-C or SIGTERM, or when it is time, once everything is saved.
+        Stopped: on Ctrl-C or SIGTERM, or at `until`, after everything is saved.
 
     >>> import tempfile
     >>> spec = RunSpec(method="simclr", data="digits", epochs=1)
@@ -83,7 +83,7 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(tuned(fabric.device, spec.precision))
         sitting = Sitting(workers, loggers, checkpoint_seconds, until, quiet)
-        # what can be refused is refused before the folder is touched
+        # refuse before the folder is touched
         loop = Loop(fabric, spec, images, run, sitting)
         refusal = None
         if fabric.is_global_zero:
@@ -102,7 +102,7 @@ def train(
         if fabric.is_global_zero:
             loop.finish().save()
         fabric.barrier()
-    if interrupts.received is not None:  # while the last epoch was judged: the caller is to stop
+    if interrupts.received is not None:  # during the last evaluation: the caller should stop
         raise Stopped(f"stopped; {run.path} is finished", interrupts.received)
     return RunResult.load(run.path)
 
@@ -128,7 +128,7 @@ def _fabric(device: str, precision: str) -> Any:
     world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
     names["auto"] = names["bf16" if on_gpu else "32"]
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs every process
     return Fabric(
         accelerator="cuda" if on_gpu else "cpu",
         devices=local,

@@ -1,4 +1,4 @@
-"""The folder of one run: what it was asked to do, what it measured, where it stands."""
+"""The folder of one run: its spec, metrics, checkpoint and result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Everything needed to go on."""
+        """Everything needed to resume."""
         return self.path / "checkpoint.pt"
 
     @property
@@ -47,7 +47,7 @@ class RunFolder:
 
     @property
     def result_file(self) -> Path:
-        """What came out; its presence says that the run is finished."""
+        """The result; its presence marks the run as finished."""
         return self.path / "result.json"
 
     def spec(self) -> RunSpec:
@@ -55,7 +55,7 @@ class RunFolder:
         return self._about()[0]
 
     def made(self) -> dict[str, Any]:
-        """On what the run was begun: device, hardware, versions, and the data's checksum."""
+        """Where the run was started: device, hardware, versions, and the data's checksum."""
         _, checksum = self._about()
         about = json.loads(self.spec_file.read_text())
         versions = about.get("versions")
@@ -66,11 +66,11 @@ class RunFolder:
         }
 
     def check_data(self, checksum: str) -> None:
-        """Refuse images other than those that the run began with."""
+        """Refuse images other than those that the run started with."""
         spec, stored = self._about()
         if stored != checksum:
             got = f"{spec.data} with another checksum"
-            raise invalid("data", "the images that the run began with", got, "Fetch it anew.")
+            raise invalid("data", "the images that the run began with", got, "Fetch it again.")
 
     def _about(self) -> tuple[RunSpec, str]:
         """The spec and the images' checksum, as spec.json has them."""
@@ -86,10 +86,10 @@ class RunFolder:
         return spec, checksum
 
     def begin(self, spec: RunSpec, *, resume: bool, checksum: str, device: str) -> None:
-        """Make the folder for this spec, or see that it is the same run's; hold its lock first.
+        """Create the folder for this spec, or check that it is this run's; hold its lock first.
 
         Raises:
-            ValueError: if another run is there, or this one and it was not asked to resume.
+            ValueError: if it holds another run, or this one and `resume` is false.
         """
         known = self.spec_file.exists()
         if known:
@@ -98,9 +98,9 @@ class RunFolder:
                 raise invalid("folder", "empty or this run's", str(self.path), advice)
             self.check_data(checksum)
             if not resume:
-                advice = "It was begun already: pass --resume (resume=True) to go on."
+                advice = "The run was started already. Pass --resume (resume=True) to continue."
                 if self.result_file.exists():
-                    advice = "It is finished: name another folder to train anew."
+                    advice = "The run is finished. Name another folder to train it again."
                 raise invalid("folder", "new", str(self.path), advice)
         for partial in self.path.glob(".*.partial"):  # of a process that was killed
             partial.unlink()
@@ -118,11 +118,11 @@ class RunFolder:
             partial.write_text(json.dumps(about, indent=1) + "\n")
 
     def locked(self) -> IO[str]:
-        """Make the folder and hold it for this process, until the file is closed.
+        """Create the folder and lock it for this process, until the returned file is closed.
 
         Raises:
             InUseError: if another process holds it.
-            ValueError: if it is not a run's.
+            ValueError: if it is not a run's folder.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -144,8 +144,8 @@ class RunFolder:
         except OSError:
             f.close()
             advice = "Wait for the other process, or stop it."
-            told = invalid("folder", "in use by nobody", str(self.path), advice)
-            raise InUseError(str(told)) from None
+            error = invalid("folder", "unused by other processes", str(self.path), advice)
+            raise InUseError(str(error)) from None
         return f
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -158,24 +158,24 @@ class RunFolder:
                 return records
         except (ValueError, RecursionError):
             pass
-        advice = "Remove the folder, and train anew."
+        advice = "Remove the folder and train again."
         raise invalid(str(self.metrics), "as train wrote it", "a damaged one", advice)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run came to.
+    """The result of a finished run.
 
     Attributes:
-        spec: what was run.
+        spec: the run's spec.
         folder: where its files are.
-        knn: accuracy of the kNN on the test images, from the backbone's features.
+        knn: kNN accuracy on the test images, from the backbone's features.
         loss: mean over the last epoch.
         norm: mean embedding norm over the test images.
         steps: optimizer steps.
-        seconds: spent training, over all sittings.
-        images_per_second: training images (each in two views) per second, evaluation left out.
-        waited: seconds of the training for which the device had no images to work on.
+        seconds: spent training, over all sessions.
+        images_per_second: training images (each in two views) per second, without evaluation.
+        waited: seconds of training for which the device waited for images.
     """
 
     spec: RunSpec
@@ -200,17 +200,17 @@ class RunResult:
         run = RunFolder(Path(folder))
         spec = run.spec()
         if not run.result_file.exists():
-            raise invalid("run", "finished", str(folder), "Train it on with --resume.")
+            raise invalid("run", "finished", str(folder), "Continue it with --resume.")
         try:
             values = json.loads(run.result_file.read_text())
             numbers: dict[str, Any] = {k: _number(v) for k, v in values.items()}
             return cls(spec=spec, folder=run.path, **numbers)
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-            advice = "Remove it, and train on with --resume."
+            advice = "Remove it, and continue with --resume."
             raise invalid(str(run.result_file), "as train wrote it", "another", advice) from None
 
     def metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What was logged: records of `"step"`s, `"epoch"`s or `"alarm"`s, or all of them."""
+        """Logged records: `"step"`s, `"epoch"`s or `"alarm"`s, or all of them."""
         records = RunFolder(self.folder).read_metrics()
         return [r for r in records if kind in (None, r["kind"])]
 
@@ -222,7 +222,7 @@ class RunResult:
 
 
 def _number(value: Any) -> int | float:
-    """What JSON has for a number: null stands for NaN."""
+    """A number from JSON, where null stands for NaN."""
     if type(value) is int and abs(value) < 2**63:
         return value
     if value is not None and type(value) is not float:
@@ -231,6 +231,6 @@ def _number(value: Any) -> int | float:
 
 
 def truncate(path: Path, size: int) -> None:
-    """Drop what was appended to a file after it had this size."""
+    """Cut a file to this size, if it is larger."""
     if path.exists() and path.stat().st_size > size:
         os.truncate(path, size)

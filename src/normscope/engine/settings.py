@@ -1,4 +1,4 @@
-"""The rules that a spec's values keep, and the one form in which others are refused."""
+"""Validation of a spec's values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the field of a spec is about, and which values it takes beside its type.
+    """A spec field's description, and limits on its values beyond their type.
 
     Attributes:
         about: a few words, for `--help`.
-        among: the names that it may have.
+        among: the allowed names.
         least: the smallest value.
         most: the largest.
-        above: what it must exceed.
-        below: what must exceed it.
+        above: an exclusive lower bound.
+        below: an exclusive upper bound.
     """
 
     about: str
@@ -41,11 +41,11 @@ class Setting:
         if names is not None:
             check_name(name, value, names)
         elif kind is bool and not isinstance(value, bool):
-            raise invalid(name, "True or False", value, "Mind the type.")
+            raise invalid(name, "True or False", value, "Check its type.")
         elif kind is int:
             least = int(self.least or 0)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise invalid(name, f"a whole number from {least} up", value, "Mind the type.")
+                raise invalid(name, f"a whole number from {least} up", value, "Check its type.")
         elif kind is float:
             positive = self.above == 0
             check_number(name, value, "See `normscope train --help`.", positive=positive)
@@ -78,7 +78,7 @@ def check_settings(spec: RunSpec) -> None:
         advice = "Usual: grad_scale 1."
         raise invalid("grad_scale_of", "'each' without grad_scale", spec.grad_scale_of, advice)
     if spec.batch % spec.accumulate:
-        advice = "Micro-batches are of one size."
+        advice = "All micro-batches have one size."
         raise invalid("accumulate", f"a divisor of batch {spec.batch}", spec.accumulate, advice)
     if spec.batch == spec.accumulate:
         advice = "A micro-batch of one image has no negative and no statistics."
@@ -103,7 +103,7 @@ def _check_options(method: type[Method], options: Mapping[str, Any]) -> None:
 
 
 def check_name(name: str, value: object, known: Collection[str]) -> None:
-    """Refuse a name that is not among the known ones, and say which is near."""
+    """Refuse an unknown name, and suggest the nearest known one."""
     if not isinstance(value, str) or value not in known:
         near = get_close_matches(str(value), known, n=1)
         advice = f"Did you mean {near[0]!r}?" if near else "Choose one of these."

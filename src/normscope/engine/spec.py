@@ -19,8 +19,8 @@ from normscope.optim import OPTIMIZERS
 
 CutScope = Literal["all", "weights", "last", "invariant", "rest"]
 
-# What every hash covers. A field that is added later counts only where it is not at its default,
-# so that runs which were stored before keep their names.
+# Fields that every hash covers. A field added later counts only if it differs from its default,
+# so that stored runs keep their names.
 _HASHED = {
     "method", "data", "net", "epochs", "recipe", "seed", "batch", "accumulate", "accumulation",
     "optimizer", "lr", "predictor_lr", "momentum", "nesterov", "weight_decay", "decay",
@@ -35,12 +35,12 @@ def _setting(default: Any, about: str, **rule: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One training run, whole: what is not given is filled in when the spec is made.
+    """One training run: settings that are not given are filled in on construction.
 
     The defaults come from the method's file, by recipe, and from the dataset's size. GradScale
     divides the learning rate by 6 and warms up for 100 epochs (Section 6). In the `text` recipe no
-    warm-up takes more than a fifth of the run. To vary a spec, vary its arguments:
-    `dataclasses.replace` keeps what was filled in.
+    warm-up takes more than a fifth of the run. To vary a spec, build it with other arguments:
+    `dataclasses.replace` keeps the filled-in values.
 
     >>> spec = RunSpec(method="simsiam", data="cifar10", epochs=100)
     >>> spec.batch, spec.lr, spec.weight_decay
@@ -52,21 +52,21 @@ class RunSpec:
     net: str = _setting(BY_RECIPE, ", ".join(NETS), among=NETS)
     epochs: int = _setting(BY_RECIPE, "passes over the training images", least=1)
     recipe: Recipe = _setting("text", "the paper's text, or as_coded: its published code")
-    seed: int = _setting(0, "of weights, order and augmentations", least=0, most=2**63 - 1)
+    seed: int = _setting(0, "seed of weights, order and augmentations", least=0, most=2**63 - 1)
     batch: int = _setting(BY_RECIPE, "images per optimizer step, over all devices", least=2)
     accumulate: int = _setting(BY_RECIPE, "micro-batches per step; a batch norm sees one", least=1)
     # with their sum, gradients left over at an epoch's end count in the next one's first step
-    accumulation: Literal["mean", "sum"] = _setting(BY_RECIPE, "of gradients: mean or sum")
+    accumulation: Literal["mean", "sum"] = _setting(BY_RECIPE, "mean or sum of gradients")
     optimizer: str = _setting(BY_RECIPE, ", ".join(OPTIMIZERS), among=OPTIMIZERS)
-    lr: float = _setting(BY_RECIPE, "peak rate for 256 images; times batch / 256", above=0)
-    predictor_lr: float | None = _setting(BY_RECIPE, "the predictor's own, constant", above=0)
-    momentum: float = _setting(0.9, "of SGD and LARS", least=0, below=1)
-    nesterov: bool = _setting(BY_RECIPE, "whether SGD looks ahead")
-    weight_decay: float = _setting(BY_RECIPE, "added to the gradient; apart in AdamW", least=0)
+    lr: float = _setting(BY_RECIPE, "peak rate for 256 images; scaled by batch / 256", above=0)
+    predictor_lr: float | None = _setting(BY_RECIPE, "the predictor's own rate, constant", above=0)
+    momentum: float = _setting(0.9, "momentum of SGD and LARS", least=0, below=1)
+    nesterov: bool = _setting(BY_RECIPE, "Nesterov momentum for SGD")
+    weight_decay: float = _setting(BY_RECIPE, "added to the gradient; decoupled in AdamW", least=0)
     decay: Literal["all", "no_bias_norm"] = _setting(BY_RECIPE, "what decays: all or no_bias_norm")
-    warmup_epochs: float = _setting(BY_RECIPE, "of linear growth from zero", least=0)
-    horizon_epochs: float = _setting(BY_RECIPE, "where the cosine reaches zero", above=0)
-    cosine_start: Literal["warmup", "zero"] = _setting(BY_RECIPE, "of its clock: warmup or zero")
+    warmup_epochs: float = _setting(BY_RECIPE, "epochs of linear growth from zero", least=0)
+    horizon_epochs: float = _setting(BY_RECIPE, "epoch at which the cosine reaches zero", above=0)
+    cosine_start: Literal["warmup", "zero"] = _setting(BY_RECIPE, "cosine from: warmup or zero")
     cut: float = _setting(1.0, "divide the initial weights by this", above=0)
     cut_scope: CutScope = _setting("all", "all, weights, last (layer), invariant, rest (all else)")
     grad_scale: float = _setting(0.0, "GradScale's power; 0 is none; divides lr by 6")
@@ -89,7 +89,7 @@ class RunSpec:
 
     @property
     def hash(self) -> str:
-        """Ten hexadecimal digits that stand for this spec."""
+        """Ten hexadecimal digits that identify this spec."""
         usual = {f.name: f.default for f in fields(self) if f.name not in _HASHED}
         values = {k: v for k, v in asdict(self).items() if k not in usual or v != usual[k]}
         canonical = json.dumps(values, sort_keys=True)
@@ -107,12 +107,12 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
-        """The spec from `to_dict`'s values; a key that no spec has is an error."""
+        """The spec from `to_dict`'s values; an unknown key is an error."""
         return cls(**values)
 
 
 def _described() -> None:
-    """Give the class the signature and the list of arguments that its fields have."""
+    """Give the class the signature and the argument list of its fields."""
     rows = [f"        {f.name}: {f.metadata['setting'].about}." for f in fields(RunSpec)]
     RunSpec.__doc__ = f"{RunSpec.__doc__}\n    Args:\n" + "\n".join(rows) + "\n"
     parameters = [

@@ -1,4 +1,4 @@
-"""From a batch of images to gradients; on one GPU recorded once, and replayed."""
+"""From a batch of images to gradients; on a single GPU as a recorded CUDA graph."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _WARM_UP = 3  # steps before anything is recorded: they compile, choose algorith
 
 
 class Step:
-    """Views, loss and gradients of a micro-batch, added to those that wait for the optimizer.
+    """Views, loss and gradients of a micro-batch; gradients add up until the optimizer's step.
 
     Args:
         fabric: Lightning Fabric.
-        method: the network as Fabric wraps it.
+        method: the network, wrapped by Fabric.
         augment: makes the views.
-        share: what a micro-batch's loss is divided by.
+        share: divides a micro-batch's loss.
 
     Attributes:
-        waiting: whether there are gradients that the optimizer has not seen.
+        waiting: whether there are gradients that the optimizer has not used.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Step:
         Args:
             batch: n images and labels.
             u: uniform numbers for the augmentation of both views, (2, n, DRAWS).
-            last: whether the optimizer follows: several processes then share their gradients.
-            observed: whether the gradient in the embeddings is wanted.
+            last: whether the optimizer steps next; processes then share their gradients.
+            observed: whether to return the gradient in the embeddings.
         """
         with self.fabric.no_backward_sync(self.method, enabled=not last):
             views = self._views(batch.images, batch.sizes, u, self.augment)
@@ -62,7 +62,7 @@ class Step:
         return out
 
     def applied(self) -> None:
-        """The optimizer has taken its step: what comes next begins anew."""
+        """Clear the gradients after the optimizer's step."""
         for p in self.method.parameters():
             p.grad = None
         self.waiting = False
@@ -88,7 +88,7 @@ def _compiled_views() -> Callable[..., Tensor]:
 
 @dataclass
 class _Recording:
-    """A CUDA graph with the places where it reads and writes."""
+    """A CUDA graph with its input and output tensors."""
 
     graph: torch.cuda.CUDAGraph
     batch: Batch
@@ -97,28 +97,27 @@ class _Recording:
 
 
 class RecordedStep(Step):
-    """The same as one CUDA graph: the host launches one thing instead of a thousand.
+    """`Step` as one CUDA graph: the host launches once instead of a thousand times.
 
-    The first steps run as usual. Then a step is recorded that writes gradients, and, if the
-    optimizer takes several micro-batches at a time, one that adds to them. What a step returns is
-    overwritten by the next. Nothing in a step may depend on Python values that change, or wait for
-    the device.
+    The first steps run eagerly. Then a step that writes gradients is recorded and, with several
+    micro-batches per optimizer step, one that adds to them. The next step overwrites what a step
+    returned. Nothing in a step may depend on changing Python values, or wait for the device.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._calls = 0
-        self._recordings: dict[bool, _Recording] = {}  # whether it adds to gradients -> graph
+        self._recordings: dict[bool, _Recording] = {}  # adds to gradients or not -> graph
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # where it is recorded, and so where it warms up
 
     def gradients(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
-        """As the step that it replays; the gradient in the embeddings is always there."""
+        """As in `Step`; the gradient in the embeddings is always returned."""
         adds = self.waiting
         self._calls += 1
         if adds not in self._recordings:
-            # what adds needs the places that a first one writes to
+            # a step that adds needs the memory that a first one writes to
             if self._calls <= _WARM_UP or (adds and not self._recordings):
                 return self._warm_up(batch, u, last=last, observed=observed)
             self._recordings[adds] = self._record(batch, u)
@@ -133,11 +132,11 @@ class RecordedStep(Step):
         return recording.out
 
     def applied(self) -> None:
-        """The next step writes over the gradients: nothing to clear."""
+        """The next step overwrites the gradients: nothing to clear."""
         self.waiting = False
 
     def _warm_up(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
-        """A step as usual, on the stream that will record: autograd stays where it began."""
+        """An eager step on the recording stream, since autograd stays on its first stream."""
         if not self.waiting:
             super().applied()
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -155,7 +154,7 @@ class RecordedStep(Step):
             super().applied()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        # "thread_local": what other threads do with the GPU may go on
+        # "thread_local": other threads may keep using the GPU
         where = {"pool": self._pool, "stream": self._stream}
         with torch.cuda.graph(graph, **where, capture_error_mode="thread_local"):
             out = super().gradients(batch, u, last=True, observed=True)
@@ -166,11 +165,11 @@ class RecordedStep(Step):
 
 
 def _tensors(batch: Batch, u: Tensor) -> list[Tensor]:
-    """What a step reads."""
+    """The inputs of a step."""
     return [x for x in (*batch, u) if x is not None]
 
 
 def step_for(fabric: Any, *args: Any, **kwargs: Any) -> Step:
-    """Recorded on a GPU that trains alone; as it is where processes or a CPU have a say."""
+    """A `RecordedStep` on a single GPU; a `Step` with several processes or on a CPU."""
     alone = fabric.world_size == 1 and fabric.device.type == "cuda"
     return (RecordedStep if alone else Step)(fabric, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a run tells while it trains: to its log files, to the screen, and by alarms."""
+"""What a run reports while it trains: log files, a progress bar, and alarms."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """The monitor, the loggers and the bar of one run; only one process has them.
+    """The monitor, the loggers and the bar of one run; only its first process has them.
 
     Args:
-        run: the folder, whose metrics file is cut to `size` first.
-        spec: what is run.
-        classes: how many there are.
-        weights: the scale-invariant ones, by name.
-        loggers: names beside JSONL.
+        run: the folder.
+        spec: the run's spec.
+        classes: number of classes.
+        weights: scale-invariant weights by name.
+        loggers: names of loggers besides JSONL.
         steps: optimizer steps of the whole run, for the bar; None shows nothing.
         processes: how many train together.
     """
@@ -53,14 +53,14 @@ class Telemetry:
         self._told: tuple[dict[str, Any], Tensor] | None = None  # place and loss of a log point
 
     def check_metrics(self, size: int) -> None:
-        """Refuse a metrics file that is not as a run of this size left it."""
+        """Refuse a metrics file that has lost part of its first `size` bytes."""
         path = self.run.metrics
         held = path.read_bytes()[:size] if path.exists() else b""
         if len(held) < size or (size and not held.endswith(b"\n")):
-            raise invalid(str(path), "as the run left it", "another file", "Start anew.")
+            raise invalid(str(path), "as the run left it", "another file", "Train again.")
 
     def open(self, *, size: int, step: int) -> None:
-        """Begin to tell, from this size of the metrics file and this step on."""
+        """Start reporting from this step, after cutting the metrics file to this size."""
         truncate(self.run.metrics, size)
         self._jsonl = Jsonl(self.run.metrics)
         self._loggers = [self._jsonl]
@@ -72,9 +72,9 @@ class Telemetry:
             self._bar.start()
 
     def observe(self, out: StepOutput, labels: Tensor, *, step: int, lr: float) -> None:
-        """Write what the log point before this one saw, then look at a step after its backward.
+        """Write the previous log point's numbers, then observe a step after its backward pass.
 
-        So nothing waits for the device: by now it has long passed the point before.
+        So nothing waits for the device: it passed the previous point long ago.
         """
         self.flush()
         z = out.embeddings
@@ -89,12 +89,12 @@ class Telemetry:
         )
 
     def log_point(self, place: Mapping[str, Any], *, lr: float, loss: Tensor) -> None:
-        """Send what was observed to the host, to be written later."""
+        """Send the observations to the host, to be written later."""
         self._told = ({**place, "lr": lr}, on_host(loss))
         self.monitor.ship()
 
     def flush(self) -> None:
-        """Write what was observed, and the alarms that it raised."""
+        """Write the observations, and the alarms that they raised."""
         if self._told is None:
             return
         (place, loss), self._told = self._told, None
@@ -126,9 +126,9 @@ class Telemetry:
         return self._jsonl.size()
 
     def close(self) -> None:
-        """Write what was observed last, and close what is open."""
+        """Write the last observations, and close loggers and bar."""
         if self._loggers:
-            with suppress(RuntimeError):  # a device that broke has nothing to tell
+            with suppress(RuntimeError):  # a failed device has nothing to report
                 self.flush()
         for logger in self._loggers:
             logger.close()

@@ -1,4 +1,4 @@
-"""What a run asks of a GPU beyond its own tensors, and gives back."""
+"""Process-wide GPU settings of a run, restored afterwards."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import torch
 
-_SETTING = "CUBLAS_WORKSPACE_CONFIG"  # without which PyTorch promises no order
+_SETTING = "CUBLAS_WORKSPACE_CONFIG"  # deterministic products need it
 
 
 @contextmanager
 def tuned(device: torch.device, precision: str) -> Iterator[None]:
-    """Inside this, a GPU's products and convolutions are those of a run; afterwards as before.
+    """Context with a run's settings for GPU products and convolutions; restores them on exit.
 
     A seed then gives the same bits each time, on one GPU of the same kind with the same PyTorch:
-    sums have an order, and no algorithm is chosen by a race. PyTorch refuses what knows no order,
-    or warns of it, if products came before the setting that it asks for. The setting,
-    $CUBLAS_WORKSPACE_CONFIG, stays.
+    algorithms are deterministic and not chosen by benchmark. PyTorch refuses operations without a
+    deterministic algorithm, or only warns if products ran before $CUBLAS_WORKSPACE_CONFIG was set.
+    That setting stays.
 
     Args:
-        device: where the run is; a CPU's stay as they are.
-        precision: of the spec; with `"32"` or `"64"` no product is in TF32.
+        device: the run's device; on a CPU nothing changes.
+        precision: the spec's; with `"32"` or `"64"` no product is in TF32.
     """
     if device.type != "cuda":
         yield
@@ -51,7 +51,7 @@ def tuned(device: torch.device, precision: str) -> Iterator[None]:
 
 
 def _refuses_products(device: torch.device) -> bool:
-    """Whether PyTorch does: it looks at cuBLAS's setting once, at a process's first product."""
+    """Whether products raise: PyTorch reads cuBLAS's setting once, at the first product."""
     one = torch.ones(1, 1, device=device)
     try:
         one.mm(one)

@@ -12,12 +12,12 @@ from normscope.data import Batch
 
 
 class Waiting:
-    """Batches as they come, and how long the device had none to work on.
+    """Passes batches on, and measures how long the device waited for them.
 
-    A GPU is asked by its own clock: the host, which runs ahead of it, may wait while it works.
+    A GPU's own clock is used: the host runs ahead of it, and may wait while the GPU works.
 
     Args:
-        device: which works on them.
+        device: which uses them.
     """
 
     def __init__(self, device: torch.device) -> None:

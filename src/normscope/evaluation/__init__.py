@@ -1,4 +1,4 @@
-"""What frozen features are worth, and how well a score tells right from wrong or old from new."""
+"""Evaluation of frozen features, and of confidence and novelty scores."""
 
 from normscope.evaluation.confidence import (
     Agreement,

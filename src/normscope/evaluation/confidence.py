@@ -16,7 +16,7 @@ _Z = 1.959963984540054  # of the normal distribution, for 95 %
 
 @dataclass(frozen=True)
 class Buckets:
-    """What holds of the rows in each bucket of norms that has enough of them, lowest norms first.
+    """Statistics of the rows in each bucket of norms that has enough, lowest norms first.
 
     Attributes:
         edges: lower and upper edge in scaled norms, (b, 2).
@@ -44,7 +44,7 @@ class Trend:
     Attributes:
         statistic: standard normal if there is no trend; positive where accuracy rises with norm.
         p_value: two-sided.
-        rising: the share of neighbouring buckets of which the upper one is the higher.
+        rising: the share of neighbouring buckets of which the upper one has the higher mean.
     """
 
     statistic: float
@@ -54,7 +54,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The norm against being right, four ways; NaN where one cannot be said.
+    """The norm against being right, measured four ways; NaN where undefined.
 
     Attributes:
         auroc: of the norm for being right; NaN unless `correct` is of zeros and ones, both.
@@ -132,9 +132,9 @@ def monotone_trend(buckets: Buckets) -> Trend:
     With t a bucket's centre, m its mean, N rows in all and $\bar m$ their mean, the statistic is
     $\sum n t (m - \bar m) / \sqrt{\sigma^2 \sum n (t - \bar t)^2}$, where $\sigma^2$ is the
     variance of all rows; for zeros and ones it is $\bar m (1 - \bar m)$, and the test Cochran's
-    and Armitage's. It is the score test of a straight line, so it asks for a trend and not for
-    any difference between buckets, and small ones weigh little. `rising` shows how many steps
-    agree. All is NaN with fewer than two buckets.
+    and Armitage's. It is the score test of a straight line: it tests for a trend, not for any
+    difference between buckets, and small ones weigh little. `rising` shows how many steps agree.
+    All fields are NaN with fewer than two buckets.
 
     >>> right = np.repeat([0, 1, 0, 1, 1], [40, 60, 10, 90, 0])
     >>> trend = monotone_trend(norm_buckets(np.repeat([0.3, 1.0], 100), right))
@@ -154,7 +154,7 @@ def monotone_trend(buckets: Buckets) -> Trend:
 
 
 def agreement(norms: Values, correct: Values, *, as_coded: bool = False) -> Agreement:
-    """All that this module says of norms and of whether rows are right.
+    """All of this module's measures of how norms go with being right.
 
     Args:
         norms: (n,), none negative.
@@ -166,9 +166,9 @@ def agreement(norms: Values, correct: Values, *, as_coded: bool = False) -> Agre
     """
     buckets = norm_buckets(norms, correct, as_coded=as_coded)
     values = column("correct", correct)
-    told = np.isin(values, (0.0, 1.0)).all()
+    binary = np.isin(values, (0.0, 1.0)).all()
     return Agreement(
-        auroc=auroc(norms, values) if told else math.nan,
+        auroc=auroc(norms, values) if binary else math.nan,
         spearman=spearman(norms, values),
         kendall=kendall(norms, values),
         buckets=buckets,

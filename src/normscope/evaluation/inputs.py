@@ -1,4 +1,4 @@
-"""What the measures of this folder are given: arrays or tensors on any device, made float64."""
+"""Conversion of inputs: arrays or tensors on any device, to float64."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def column(
     """Numbers or bools as a float64 array, (n,).
 
     Args:
-        name: what errors call it.
+        name: its name in errors.
         values: (n,).
         rows: how many there must be, if that is known.
-        missing: whether there may be NaN in it, or nothing at all.
+        missing: whether NaN, or no values at all, are allowed.
 
     >>> column("correct", torch.tensor([True, False]))
     array([1., 0.])
@@ -52,7 +52,7 @@ def zero_one(name: str, values: Values, *, rows: int | None = None) -> np.ndarra
     """
     array = column(name, values, rows=rows)
     if not np.isin(array, (0.0, 1.0)).all():
-        raise invalid(name, "zeros and ones", "other numbers", "Say of each row: yes or no.")
+        raise invalid(name, "zeros and ones", "other numbers", "Give each row 0 or 1.")
     return array == 1
 
 
@@ -60,7 +60,7 @@ def row_norms(name: str, z: Values) -> np.ndarray:
     """The norm of each row, (n,), taken in float64 a chunk at a time.
 
     Args:
-        name: what errors call z.
+        name: the name of z in errors.
         z: embeddings, (n, d), of any floating type.
 
     >>> row_norms("z", np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float16))

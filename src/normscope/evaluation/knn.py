@@ -13,7 +13,7 @@ from normscope.evaluation.neighbours import Tiles, nearest, tiles_for, wide
 
 @dataclass(frozen=True)
 class KnnResult:
-    """What the neighbours say of each query.
+    """The neighbours' vote on each query.
 
     Attributes:
         predictions: the class with the highest score, (n,).
@@ -54,11 +54,10 @@ def knn(
     r"""Classify each query by its k nearest rows of the bank, weighted by similarity.
 
     The score of a class is the sum of $\exp(\cos(q, b_i) / \tau)$ over the neighbours $b_i$ of
-    that class, divided by the sum over all k. Similarities are held a tile of queries and bank at
-    a time, so that memory beyond the result and the sorting of the labels stays below 256 MiB
-    (2 GiB on a GPU), whatever the number of queries and the size of the bank. Which of several
-    equally near rows is the k-th is left open. Products are as exact as torch's
-    `set_float32_matmul_precision` has them, beside how far apart the rows are: features in a narrow
+    that class, divided by the sum over all k. Similarities are computed in tiles, so memory beyond
+    the result and the sorting of the labels stays below 256 MiB (2 GiB on a GPU) for any number of
+    rows. Ties for the k-th neighbour are broken arbitrarily. Products are as exact as torch's
+    `set_float32_matmul_precision`, relative to how far apart the rows are: features in a narrow
     cone keep the order of their cosines in TF32 too.
 
     Args:
@@ -67,9 +66,9 @@ def knn(
         queries: features to classify, (n, d), raw. A row of zeros is at similarity zero to all.
         k: neighbours, at most m; the paper takes 200.
         temperature: $\tau$; .1 is usual (Wu et al., 2018, take .07).
-        block: queries and rows of the bank in a tile; None chooses by what the memory holds.
+        block: queries and rows of the bank in a tile; None chooses by memory.
 
-    Half precision is worked on in float32.
+    Half precision is computed on in float32.
 
     Paper: Appendix "Experimental Setup".
 

@@ -1,4 +1,4 @@
-"""The distance to a reference's mean in its covariance, shrunk so that it can be inverted."""
+"""Mahalanobis distance to a reference's mean, with a shrunk covariance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from normscope.evaluation.neighbours import TILE
 
 
 def squared_distance(bank: Tensor, z: Tensor) -> Tensor:
-    """Of each row of z, in float64, with the covariance shrunk by Ledoit and Wolf (2004)."""
+    """The squared distance of each row of z, in float64; shrinkage by Ledoit and Wolf (2004)."""
     m, d = bank.shape
     rows = max(1, TILE // d)
     mean = sum((part.double().sum(0) for part in bank.split(rows)), bank.new_zeros(())) / m

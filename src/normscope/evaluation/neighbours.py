@@ -116,9 +116,9 @@ def _beside(axis: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 def _highest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k highest of each row, in any order, and their columns.
 
-    They lie in k of the groups with the highest maxima, whatever the groups. Reading every number
-    once for the maxima is quick; choosing among many is slow. So columns are grouped by fives, the
-    k groups found in the same way, and the choice made among their members.
+    They lie in k of the groups with the highest maxima, for any groups. Reading every number once
+    for the maxima is quick; choosing among many is slow. So columns are grouped by fives, the k
+    groups found in the same way, and the choice made among their members.
     """
     size, count = _GROUP, x.shape[1] // _GROUP
     if count < 2 * k:
@@ -133,5 +133,5 @@ def _highest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def wide(bank: Tensor, queries: Tensor) -> torch.dtype:
-    """What both are worked on in: float32 or wider."""
+    """The dtype to compute in: float32 or wider."""
     return torch.promote_types(torch.promote_types(bank.dtype, queries.dtype), torch.float32)

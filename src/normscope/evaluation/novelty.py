@@ -19,7 +19,7 @@ from normscope.evaluation.probe import linear_probe
 
 @dataclass(frozen=True)
 class Compared:
-    """Rows, and the reference that they are compared with; what several scores need is kept.
+    """Rows, and the reference that they are compared with; shared quantities are cached.
 
     Args:
         bank: the reference, raw, (m, d).
@@ -59,7 +59,7 @@ def max_cosine(rows: Compared) -> Tensor:
 
 
 def csi(rows: Compared) -> Tensor:
-    """That times the norm (Tack et al., 2020)."""
+    """The highest cosine times the norm (Tack et al., 2020)."""
     return max_cosine(rows) * rows.norm
 
 
@@ -97,8 +97,8 @@ def novelty_scores(
 ) -> dict[str, Tensor]:
     r"""Scores of each row of z by name, (n,) each; all are higher the more familiar the row is.
 
-    The scores are those of `NOVELTY`; `energy` needs labels. Mahalanobis of a reference of one row
-    again and again is the plain distance.
+    The scores are those of `NOVELTY`; `energy` needs labels. If all reference rows are equal,
+    Mahalanobis is the plain distance.
 
     Similarities are held a tile at a time; only the probe copies the reference.
 

@@ -1,4 +1,4 @@
-"""How well a score tells what the network was trained for from what it was not."""
+"""How well a score separates in-distribution rows from others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OodMetrics:
 
 
 def ood_metrics(in_scores: Values, out_scores: Values) -> OodMetrics:
-    r"""Measure a score that is to be higher in distribution.
+    r"""Measure a score that should be higher in distribution.
 
     For `fpr95_id_kept` a row is accepted if its score is at least t, the highest t that accepts
     95 % or more of the in-distribution rows. For `fpr95_ood_caught` it is flagged if its score is
@@ -57,7 +57,7 @@ def ood_intervals(
 ) -> dict[str, tuple[float, float]]:
     """95 % intervals of each of `ood_metrics`: percentiles over bootstrap draws of both sets.
 
-    A draw is counted at the distinct scores, so that memory is that of one draw.
+    Draws are counted at the distinct scores, so memory is that of one draw.
 
     Args:
         in_scores: of in-distribution rows, (n,).
@@ -85,9 +85,9 @@ def ood_intervals(
 
 
 def _cells(in_scores: Values, out_scores: Values) -> tuple[np.ndarray, np.ndarray, int]:
-    """For each row of both sets, which of all the distinct scores it has, and how many there are.
+    """The index of each row's score among all distinct ones, for both sets, and their number.
 
-    Whatever is measured depends on the order of the scores alone.
+    The metrics depend only on the order of the scores.
     """
     inside, outside = column("in_scores", in_scores), column("out_scores", out_scores)
     distinct, cell = np.unique(np.concatenate([inside, outside]), return_inverse=True)

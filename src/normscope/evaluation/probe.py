@@ -19,7 +19,7 @@ _ROWS = 8192  # transformed at a time
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a linear classifier says of each test row.
+    """A linear classifier's output for each test row.
 
     Attributes:
         predictions: the class with the highest logit, (n,).
@@ -62,7 +62,7 @@ def linear_probe(
     + \frac{\lambda}{2} \|W\|^2$, which has one minimum: no learning rate, no seed. Each column of
     x is centred and scaled to unit variance over the training rows; a constant one is left out.
     The fit works in coordinates in which the features are nearly uncorrelated, which takes fewer
-    steps to the same minimum; in float64, on one copy of the features and three matrices of d x d.
+    steps to the same minimum. It uses float64, one copy of the features and three d x d matrices.
     The result is float32 or wider.
 
     Args:
@@ -70,7 +70,7 @@ def linear_probe(
         labels: integers of at least two classes, (m,).
         test_features: (n, d).
         l2: $\lambda$; scikit-learn's C is 1 / (m $\lambda$).
-        steps: at most so many of L-BFGS.
+        steps: of L-BFGS, at most.
 
     >>> x, y = torch.tensor([[0.0], [1.0], [4.0], [5.0]]), torch.tensor([3, 3, 8, 8])
     >>> linear_probe(x, y, torch.tensor([[0.5], [9.0]])).predictions
@@ -80,7 +80,7 @@ def linear_probe(
     penalty = check_number("l2", l2, "The default is 1e-4.")
     x = features.detach().to(torch.float64, copy=True)
     mean, std = x.mean(0), x.std(0, correction=0)
-    constant = std <= 1e-6 * torch.linalg.vector_norm(x, torch.inf, dim=0)  # but for rounding
+    constant = std <= 1e-6 * torch.linalg.vector_norm(x, torch.inf, dim=0)  # up to rounding
     scale = (1 / std).masked_fill(constant, 0.0)
     x.sub_(mean).mul_(scale)
     classes, y = labels.unique(return_inverse=True)
@@ -124,7 +124,7 @@ def _fit(
         max_iter=steps,
         max_eval=2 * steps,
         tolerance_grad=_TOLERANCE / max(1.0, l2) ** 0.5,  # a stiff penalty's coordinates are small
-        tolerance_change=0.0,  # only the gradient says when it is done
+        tolerance_change=0.0,  # only the gradient stops it
         history_size=20,
         line_search_fn="strong_wolfe",
     )
@@ -152,7 +152,7 @@ def _check(features: Tensor, labels: Tensor, test_features: Tensor, steps: int) 
             raise invalid(name, "finite", "NaN or infinity", "Did the training diverge?")
     check_labels(labels, features)
     if len(labels.unique()) < 2:
-        raise invalid("labels", "of two classes or more", labels, "There is nothing to tell apart.")
+        raise invalid("labels", "of two classes or more", labels, "One class is not enough.")
     if test_features.shape[1] != features.shape[1] or test_features.device != features.device:
         constraint = f"of {features.shape[1]} columns on {features.device}, as features is"
         raise invalid("test_features", constraint, test_features, "Both come from one network.")

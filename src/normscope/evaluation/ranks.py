@@ -1,6 +1,6 @@
-"""How well one order agrees with another, in numpy alone; nothing here feels the scores' scale.
+"""How well one order agrees with another, in numpy alone; the scores' scale does not matter.
 
-All refuse NaN, and give NaN where nothing can be said: one kind of rows only, or all of them tied.
+All refuse NaN, and return NaN where undefined: with one kind of rows only, or all of them tied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answering only where one is sure: the risk at each coverage."""
+"""Selective prediction: the risk at each coverage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RiskCoverage:
         risk: the share of wrong ones among these, (n,).
         aurc: the mean risk over all coverages; lower is better.
         oracle_aurc: that of a confidence which puts all right rows before the wrong ones.
-        random_aurc: what one expects of a confidence that says nothing: the risk at coverage 1.
+        random_aurc: expected for an uninformative confidence: the risk at coverage 1.
     """
 
     coverage: np.ndarray

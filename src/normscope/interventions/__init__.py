@@ -1,4 +1,4 @@
-"""What one can do about the norms: act on any nn.Module or tensor, knowing no loss or method."""
+"""Interventions on embedding norms, for any nn.Module or tensor, with any loss or method."""
 
 from normscope.interventions.cut_init import cut_init_
 from normscope.interventions.grad_scale import GradScale, grad_scale

@@ -22,8 +22,11 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyModule:
     r"""Divide the parameters of a freshly initialised module by `c`, in place.
 
-    Small weights give small embeddings, small embeddings large gradients: the network starts
-    where the cosine similarity learns fast, and weight decay keeps it there.
+    Under SGD, on weights that a normalisation follows, a cut by c acts as a learning rate $c^2$
+    times as high. If batch norms follow all layers except those before the loss, a cut of all
+    weights is exactly that (with as much weight decay per step), except for linear biases and the
+    norms' epsilon. A learning rate that was right may then be too high. A cut of the last layer
+    alone leaves all other gradients as they were.
 
     Args:
         module: any nn.Module, on any device, before training.
@@ -36,16 +39,10 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     Returns:
         The same module.
 
-    A tied parameter is cut once. A second cut is refused, of the module, of a part of it, or of a
-    whole around it, and of their copies. The state_dict carries a record, the buffer
-    `cut_init_c`: to resume, build, cut, then load. Loading a cut state into an uncut module fails
-    because `cut_init_c` is unexpected (with `strict=False`, or when a part is loaded alone,
-    PyTorch drops the record, and nothing can tell).
-
-    A cut raises the effective learning rate. Where a batch norm follows every layer but those
-    before the loss, SGD after a cut of everything by c is SGD at c squared times the learning rate
-    (and as much weight decay a step), but for linear layers' biases and the batch norms' epsilon:
-    a rate that was right may be too large.
+    A tied parameter is cut once. A second cut of the module, a part of it, a whole around it, or a
+    copy of these raises. The state_dict carries a record, the buffer `cut_init_c`: to resume,
+    build, cut, then load. Loading a cut state into an uncut module fails because `cut_init_c` is
+    unexpected. With `strict=False`, or for a part loaded alone, PyTorch drops the record silently.
 
     Paper: Listing "cut_init", Section 6.
 
@@ -57,7 +54,7 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
     c = check_number("c", c, "The paper takes 3 for SimCLR and 9 for SimSiam.")
     parameters = selected_parameters(module, scope)
     refuse_second_cut(module)
-    # The record first: whatever can fail does so before a weight is changed.
+    # The record first, so that anything that fails does so before a weight is changed.
     network = _unwrapped(module)
     device = next(iter(parameters.values())).device
     network.register_buffer(RECORD, torch.tensor(c, device=device))
@@ -69,7 +66,7 @@ def cut_init_(module: AnyModule, c: float = 3.0, scope: Scope = "all") -> AnyMod
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
-    """The network itself, whose state_dict people save, inside what wraps it."""
+    """The network itself, whose state_dict people save, without its wrappers."""
     while True:
         if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             module = module.module

@@ -33,7 +33,7 @@ class _GradScale(torch.autograd.Function):
 
 
 def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
-    r"""`z` itself, whose gradient will be multiplied by $\|z\|^p$, row by row.
+    r"""Return `z`, and multiply its gradient by $\|z\|^p$ row by row in the backward pass.
 
     A cosine-based loss sends back a gradient proportional to $1/\|z\|$. Power 1 cancels that
     factor, so that large embeddings learn as fast as small ones.
@@ -41,19 +41,19 @@ def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
     Args:
         z: embeddings, (..., d), as the network gives them; put this between network and loss.
         power: $p$. At 0 the very same tensor is returned.
-        of: whose norm. `"each"` is the paper's: a row's own. It does two things at once, which the
-            others do alone. The `"mean"` norm of all rows scales their gradients alike. A row's
-            `"share"`, its norm over the mean, shifts weight to large embeddings; the learning rate
-            may then stay as it is. Rows are those of one call: a micro-batch, under DDP one
-            process's, under vmap a single one.
+        of: whose norm. `"each"` (the paper's) is the row's own; it combines the effects of the
+            other two. `"mean"`, the mean norm of all rows, scales their gradients alike.
+            `"share"`, the row's norm over the mean, shifts weight to large embeddings, and the
+            learning rate can stay. Rows are those of one call: a micro-batch, under DDP one
+            process's part, under vmap a single row.
 
-    What it cancels is also a brake. After $L$ layers whose scale the loss does not feel, a power
-    above $2 / L$ lets norms grow to infinity in a finite time, which goes with one over the squared
-    learning rate (`simulation.heads`). SimCLR's projector and the batch norms before it are about
-    three: at power 1, keep the learning rate low and watch the norm.
+    The cancelled factor is also a brake. After $L$ layers without normalisation, a power above
+    $2 / L$ lets norms grow to infinity in a finite time, proportional to one over the squared
+    learning rate (`simulation.heads`). SimCLR's projector and the batch norms before it count as
+    about three layers: at power 1, keep the learning rate low and watch the norm.
 
-    Zero rows get a zero gradient (of a finite one). Works under autocast, `torch.compile`, DDP,
-    and the reverse mode of `torch.func`.
+    Zero rows get a zero gradient if the incoming one is finite. Works under autocast,
+    `torch.compile`, DDP, and the reverse mode of `torch.func`.
 
     Paper: Listing "grad_scaling", Section 6.
 
@@ -92,5 +92,5 @@ class GradScale(nn.Module):
         return grad_scale(z, self.power, of=self.of)
 
     def extra_repr(self) -> str:
-        """What it was made with, for `print(module)`."""
+        """The settings, for `print(module)`."""
         return f"power={self.power}, of={self.of!r}"

@@ -1,4 +1,4 @@
-"""Questions put to a copy of a network by running it with other weights."""
+"""Measurements on a network by running it with other weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from normscope._checks import check_number, invalid
 from normscope.interventions.cut_init import refuse_second_cut
 from normscope.interventions.scope import Scope, is_normalisation, selected_parameters
 
-# c is sought between two to the power of plus and of minus this, to this precision in the norm.
+# c is searched between 2**-20 and 2**20, up to this relative error of the norm.
 _WIDEST = 20
 _PRECISION = 1e-4
 
@@ -23,8 +23,8 @@ def suggest_cut(
 ) -> float:
     """The c for `cut_init_` that brings the mean embedding norm of a fresh network to a target.
 
-    Found by bisection on a copy, in the mode (train or eval) that the module is in; the module,
-    its buffers and torch's random state stay as they were.
+    Bisects on a copy, in the module's mode (train or eval). The module, its buffers and torch's
+    random state stay as they were.
 
     Args:
         module: maps `batch` to embeddings, (..., d).
@@ -33,8 +33,8 @@ def suggest_cut(
         scope: what `cut_init_` will cut.
 
     Raises:
-        ValueError: if no c from a millionth to a million reaches the target, or only one so large
-            that a normalisation layer divides by its eps: the layer undoes the cut before it.
+        ValueError: if no c from 1e-6 to 1e6 reaches the target, or only one so large that the eps
+            of a normalisation layer outweighs its input.
 
     >>> layer = nn.Linear(2, 2, bias=False)
     >>> _ = nn.init.eye_(layer.weight)
@@ -85,17 +85,16 @@ def suggest_cut(
 
 @torch.no_grad()
 def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
-    r"""Names of the parameters whose scale the output does not feel.
+    r"""Names of the parameters whose scale does not change the output.
 
-    A normalisation that follows such a weight removes its scale, also through ReLU and further
-    linear layers if no bias comes between. Dividing it by c leaves every embedding as it was and
-    multiplies its effective learning rate, $\gamma / \|w\|^2$, by $c^2$: on these,
-    cut-initialisation acts that way alone.
+    A normalisation after such a weight removes its scale, also through ReLU and further linear
+    layers if no bias comes between. Dividing the weight by c leaves every embedding as it was and
+    multiplies its effective learning rate, $\gamma / \|w\|^2$, by $c^2$. That is all that
+    cut-initialisation does to these weights.
 
-    Found by trying, on a float64 copy in train mode with random weights (zeros that some
-    initialisations set would hide what follows them): one forward pass per parameter, so a small
-    batch is best. A parameter that the output does not feel at all, such as a bias before batch
-    normalisation, is not named.
+    Tests a float64 copy in train mode with random weights, since zeros from an initialisation
+    would hide later layers. Takes one forward pass per parameter, so a small batch is best. A
+    parameter without any effect, such as a bias before batch normalisation, is not named.
 
     Args:
         module: maps `batch` to one tensor.
@@ -119,8 +118,8 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     def change() -> float:
         return float((_output(probe, batch) - reference).norm() / reference.norm())
 
-    # Sixteen times the weight moves whatever feels it; where its scale is removed, nothing is
-    # left but rounding, or the eps of a layer that does not call itself a norm, some 1e-5.
+    # Sixteen times the weight changes the output, unless its scale is removed: then only rounding
+    # is left, or some 1e-5 from the eps of a normalisation layer that is not named a norm.
     factor, tolerance = 16.0, 1e-3
     names = set()
     for name, p in parameters.items():
@@ -135,7 +134,7 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
 
 
 def _randomise_(p: Tensor, generator: torch.Generator) -> None:
-    """Random values that keep activations of order one, whatever the layer."""
+    """Random values that keep activations of order one, in any layer."""
     fan_in = max(1, math.prod(p.shape[1:]))
     p.normal_(std=(2 / fan_in) ** 0.5, generator=generator)
 
@@ -148,9 +147,9 @@ def _remove_eps_(module: nn.Module) -> None:
 
 
 def _output(module: nn.Module, batch: Tensor) -> Tensor:
-    """The module's output; batch, buffers and torch's random state stay, so that trials are alike.
+    """The module's output; batch, buffers and torch's random state do not change.
 
-    The copy is needed against layers that work in place.
+    The batch is copied because layers may work in place.
     """
     buffers = [(b, b.clone()) for b in module.buffers()]
     with torch.random.fork_rng(devices=[batch.device] if batch.is_cuda else []):

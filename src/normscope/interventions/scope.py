@@ -1,4 +1,4 @@
-"""Which parameters an intervention acts on: each memory once, under one name."""
+"""Which parameters an intervention acts on; shared memory counts once, under one name."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def _names_in_scope(module: nn.Module, scope: Scope) -> Iterator[tuple[str, nn.P
 
 
 def is_normalisation(layer: nn.Module) -> bool:
-    """By its name, whoever wrote it: BatchNorm2d, MyRMSNorm, BatchNormAct2d; not NormalisedHead."""
+    """Whether its class name says so: BatchNorm2d, MyRMSNorm, BatchNormAct2d, no NormalisedHead."""
     return re.search(r"Norm(?![a-z])", type(layer).__name__) is not None
 
 
 def _is_weight(module: nn.Module, name: str) -> bool:
-    """Neither a bias nor part of a normalisation layer."""
+    """Whether it is neither a bias nor part of a normalisation layer."""
     owner, _, own_name = name.rpartition(".")
     is_bias = "bias" in own_name or "bias" in owner.split(".")  # the latter if parametrised
     return not is_bias and not is_normalisation(module.get_submodule(owner))
@@ -89,7 +89,7 @@ def _each_memory_once(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]
     """Tied parameters under their first name, even where each has an object of its own.
 
     Two views of one storage are tied if they span the same bytes with as many elements (a
-    transpose does). Where they only overlap, scaling each could not be right: refused.
+    transpose does). Views that only overlap are refused: each scaling would affect the other.
     """
     once: dict[str, nn.Parameter] = {}
     spans: dict[_Span, str] = {}

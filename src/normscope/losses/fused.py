@@ -1,10 +1,10 @@
-"""InfoNCE on a GPU in a few kernels: E is made in tiles, twice, and few of its rows are stored.
+"""InfoNCE on a GPU in a few kernels: E is computed twice, in tiles; few of its rows are stored.
 
 A direction is kept as the sum of two float16 numbers. Matrix units then make a cosine of three
 products, at several times float32's rate and with as many digits as float32's product has.
 """
 
-# A kernel's constants are numbers where it is called: the checker knows nothing of that.
+# A kernel's constants are numbers where it is called, which the type checker does not know.
 # pyright: reportArgumentType=false
 
 from __future__ import annotations

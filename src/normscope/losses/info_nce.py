@@ -32,16 +32,16 @@ def info_nce(z1: Tensor, z2: Tensor, *, temperature: float = 0.5, gather: bool =
         z1: raw embeddings of the first views, (n, d).
         z2: raw embeddings of the second views, (n, d).
         temperature: $\tau$, at least .003; SimCLR takes .5 on CIFAR-10.
-        gather: take negatives from every process of the default process group. Each process
-            then returns the loss of the joined batch, and the gradients, averaged over processes
-            as DistributedDataParallel does, are those of one process on the joined batch (so in
-            z1 and z2 they are world-size times larger), as long as the embeddings are: batch
-            normalisation must be SyncBatchNorm. Batches must be of one size, and every process
-            must go on alike. Where torch.distributed is not set up, there is one process.
+        gather: take negatives from every process of the default process group. Each process then
+            returns the loss of the joined batch. The gradients, averaged over processes as
+            DistributedDataParallel does, are those of one process on the joined batch (so in z1
+            and z2 they are world-size times larger). This requires SyncBatchNorm, batches of one
+            size, and the same calls in every process. Without torch.distributed, there is one
+            process.
 
     Returns:
         A scalar, in float32 or wider, that can be differentiated once. Half-precision embeddings
-        are worked on in float32; on a GPU the gradient's last product is as precise as
+        are computed on in float32; on a GPU the gradient's last product is as precise as
         `torch.set_float32_matmul_precision` asks. A row of zeros counts as orthogonal to all
         others and gets no gradient.
 

@@ -45,10 +45,10 @@ def log_partition(
     Args:
         u: directions, (n, d), each of norm one or zero.
         temperature: $\tau$, from `check_temperature`.
-        paired: leave out row i's partner too, half the rows further on: its own term is better
-            added outside, where it can't drown what the others add.
+        paired: leave out row i's partner too, n / 2 rows further on. Its large term is better added
+            outside, where it costs the others no precision.
         gather: let k run over the rows of every process, i over this one's. The gradient is then
-            that of the sum over processes of whatever each makes of its own result.
+            that of the sum of all processes' losses.
 
     Returns:
         One number per row, (n,), in float64 below a temperature of .025; -inf if no k is left.
@@ -61,7 +61,7 @@ def log_partition(
 
 
 def check_once() -> None:
-    """Refuse create_graph=True in a backward pass that would be left out of that graph."""
+    """Refuse create_graph=True: the graph would not contain this backward pass."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "InfoNCE must be differentiated once, but create_graph=True asks for more. "
@@ -166,7 +166,7 @@ def _own_first(x: Tensor) -> Tensor:
 
 
 def _check_alike_everywhere(u: Tensor, temperature: float) -> None:
-    """Refuse what differs between processes: gathering would hang, or mix what does not belong."""
+    """Refuse inputs that differ between processes: gathering would hang or mix up rows."""
     own = [*u.shape, u.element_size(), temperature]
     every = _own_first(torch.tensor([own], dtype=torch.float64, device=u.device)).tolist()
     if any(other != every[0] for other in every):

@@ -65,7 +65,7 @@ def supervised_info_nce(
 def _classes(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Each row's class as a number from 0, (n,), and how many rows have it, (n,) with zeros.
 
-    `unique` would tell the host how many classes there are, and wait for the device to do so.
+    `unique` would make the host wait for the device to count the classes.
     """
     ordered, order = labels.sort()
     begins = torch.cat([ordered.new_zeros(1, dtype=torch.long), ordered.diff().ne(0).long()])

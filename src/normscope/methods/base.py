@@ -15,17 +15,17 @@ Recipe = Literal["text", "as_coded"]
 
 
 class StepOutput(NamedTuple):
-    """What one forward pass gives: n images, m = 2n rows (n where only one view is embedded)."""
+    """Output of a forward pass: n images, m = 2n rows (n if only one view is embedded)."""
 
     loss: Tensor  # scalar
     embeddings: Tensor  # m d, raw, float32 or wider: where the loss acts
-    targets: Tensor  # m d: what each row is drawn to
+    targets: Tensor  # m d: what each row is pulled to
     features: Tensor  # m f: the backbone's
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """How a method is trained unless told otherwise; each value has its source where it is set."""
+    """A method's default training settings; each value has its source where it is set."""
 
     batch: int
     lr: float  # for 256 images; multiplied by batch / 256
@@ -47,7 +47,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Tiny:
-    """What is different where images are tiny and few, such as digits: sizes for a laptop's CPU."""
+    """Other defaults for tiny datasets such as digits: sizes for a laptop's CPU."""
 
     options: Mapping[str, object]
     net: str = "resnet10_narrow"
@@ -63,8 +63,8 @@ class Method(nn.Module):
     """A network and a loss on two views of a batch.
 
     Subclasses set `backbone`, `projector` and, if they have them, `predictor` and
-    `momentum_encoder`, and say below how they are trained. They know no intervention: what stands
-    between the network and the loss is appended to `embedder`.
+    `momentum_encoder`, and the training defaults below. They know no intervention: layers between
+    the network and the loss are appended to `embedder`.
     """
 
     TITLE: ClassVar[str]  # as its authors write it
@@ -85,7 +85,7 @@ class Method(nn.Module):
 
     @property
     def splits_over_processes(self) -> bool:
-        """Whether several processes, each with a part of the batch, take the step of one."""
+        """Whether processes that each have a part of the batch take the step of a single one."""
         return True
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:
@@ -98,7 +98,7 @@ class Method(nn.Module):
         return {"backbone": h, **self.heads(h)}
 
     def heads(self, h: Tensor) -> dict[str, Tensor]:
-        """The outputs behind the backbone, for its features n f."""
+        """The heads' outputs, for the backbone's features n f."""
         z = self.projector(h)
         return {"projector": z} | ({"predictor": self.predictor(z)} if self.HAS_PREDICTOR else {})
 
@@ -106,7 +106,7 @@ class Method(nn.Module):
         """Called after each optimizer step with the share of the training that is done."""
 
     def follow(self, momentum: float) -> None:
-        """Move the momentum encoder, if there is one; at 0 it equals what it follows."""
+        """Move the momentum encoder, if there is one; at 0 it becomes a copy of the online one."""
         target = getattr(self, "momentum_encoder", None)
         if target is not None:
             follow_(target, nn.Sequential(self.backbone, self.projector), momentum)
@@ -146,5 +146,5 @@ def other_view(z: Tensor) -> Tensor:
 
 
 def wide(z: Tensor) -> Tensor:
-    """The embeddings in float32 or wider, whatever autocast made of them."""
+    """The embeddings in float32 or wider, also under autocast."""
     return z.to(torch.promote_types(z.dtype, torch.float32))

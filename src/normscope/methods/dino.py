@@ -105,7 +105,7 @@ class DINO(Method):
 
     @torch.no_grad()
     def _start_center(self, teacher: Tensor) -> None:
-        """Begin at the first batch's mean: from zero, the loss would rise until it is reached."""
+        """Start at the first batch's mean: from zero, the loss would rise at first."""
         mean = _mean_over_processes(teacher.mean((0, 1)))
         self.center.copy_(self.center.where(self.started, mean))
         self.started.fill_(True)

@@ -25,8 +25,8 @@ from normscope.nets import mlp
 class MoCoV2(Method):
     """MoCo v2: queries against a queue of earlier keys.
 
-    Batch statistics are over the whole batch, of all processes, and not over shuffled parts of
-    it: what the queries and keys of one batch share by them, the network could use to cheat.
+    Batch statistics are over the whole batch of all processes, without MoCo's shuffling. Queries
+    and keys of a batch share them, which the network could use to cheat.
 
     Args:
         backbone: images to features, with the attribute `width`.
@@ -79,7 +79,7 @@ class MoCoV2(Method):
 
     @torch.no_grad()
     def _enqueue(self, keys: Tensor) -> None:
-        """The oldest keys make room for those of every process."""
+        """Replace the oldest keys by those of every process."""
         if dist.is_available() and dist.is_initialized():
             parts = [torch.empty_like(keys) for _ in range(dist.get_world_size())]
             dist.all_gather(parts, keys)

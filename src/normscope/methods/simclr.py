@@ -61,7 +61,7 @@ class SimCLR(Method):
 
     @property
     def splits_over_processes(self) -> bool:
-        """The published code's loss does not."""
+        """False for the published code's loss."""
         return self.loss == "all"
 
     def forward(self, views: Tensor, labels: Tensor) -> StepOutput:  # noqa: ARG002

@@ -7,8 +7,8 @@ $\mathcal L = \lambda \frac{1}{n d} \sum_i \|z_i - z_i'\|^2
 + \mu \sum_{\text{views}} \frac{1}{2d} \sum_j \max(0, 1 - s(z^j))
 + \nu \sum_{\text{views}} \frac{1}{d} \sum_{j \ne k} C_{jk}^2$.
 
-The variance term draws every coordinate's deviation to one, and so the norms of embeddings to
-$\sqrt d$: a loss that sets the norm itself, beside those that never see it.
+The variance term pulls every coordinate's deviation to one, and so the norms of embeddings to
+$\sqrt d$: unlike a cosine loss, this one sets the norm itself.
 """
 
 from __future__ import annotations

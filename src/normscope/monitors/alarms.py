@@ -1,4 +1,4 @@
-"""What in a record means that training has gone wrong."""
+"""Signs in a record that training has gone wrong."""
 
 from __future__ import annotations
 

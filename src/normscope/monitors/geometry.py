@@ -50,7 +50,7 @@ def geometry(seen: Observation) -> dict[str, Tensor]:
 def rank_me(z: Tensor) -> Tensor:
     r"""RankMe: $\exp$ of the entropy of $\sigma_k / \sum_l \sigma_l$, the singular values of z.
 
-    Between 1 and min(n, d), so compare batches of one size alone.
+    Between 1 and min(n, d), so compare only batches of one size.
 
     Args:
         z: raw embeddings, (n, d), not centred; if one entry is not finite, or all are zero, the

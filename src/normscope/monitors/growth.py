@@ -22,8 +22,8 @@ def growth(seen: Observation) -> dict[str, Tensor]:
         counts as zero): zero up to rounding if the loss is cosine-based. With a previous
         observation, `growth_seen`, the change of the mean of $\|z\|^2$ since then, per step.
 
-    So one observation's prediction is to be seen in the next. The two are equal if z itself is
-    trained. A network's embeddings differ: it moves weights that all rows share, weight decay
+    So compare one observation's prediction with the growth seen in the next. They are equal if z
+    itself is trained. In a network they differ: it moves weights that all rows share, weight decay
     shrinks them, momentum adds steps up, and the next batch holds other examples. In float32 the
     growth seen is good to 1e-7 of the mean of $\|z\|^2$.
 

@@ -44,24 +44,23 @@ class _Shipped(NamedTuple):
     pending: list[_Pending]
     numbers: Tensor  # of all of them
     gram: Tensor | None  # of the newest one's rows; None if there is nothing to rank
-    arrived: torch.cuda.Event | None  # None where they never leave the host
+    arrived: torch.cuda.Event | None  # None if they are on the host already
 
 
 class NormMonitor:
     r"""Watches norms, effective learning rates, growth and geometry while a network trains.
 
-    `observe` only queues work on the device and never waits for it; `summary` and `records` are
-    the log points, where all that is pending comes over in one transfer. A loop that calls `ship`
-    at one log point and `records` at the next does not wait there either. In training on several
-    processes, each one's monitor sees its own rows.
+    `observe` only queues work on the device and never waits for it. `summary` and `records` fetch
+    all pending numbers in one transfer. A loop that calls `ship` at one log point and `records` at
+    the next does not wait there either. With several processes, each monitor sees its own rows.
 
     Args:
-        power: of a GradScale between the network and the embeddings that are observed.
-        power_of: whose norms it takes, its `of`.
+        power: of a GradScale between the network and the observed embeddings.
+        power_of: that GradScale's `of`.
         classes: how many classes the labels have; without it there is no `norm_by_class`.
-        weights: scale-invariant weights by name, read anew at each observation.
-        every: observe each so many calls; the others cost nothing.
-        keep: observations to hold at most, pending or read; the oldest go first.
+        weights: scale-invariant weights by name, read at each observation.
+        every: observe once in so many calls; the others cost nothing.
+        keep: observations to hold at most, pending or read; the oldest are dropped.
 
     Attributes:
         step: how many times `observe` was called; set it when training resumes.
@@ -122,10 +121,10 @@ class NormMonitor:
         Args:
             z: raw embeddings where the loss acts, (n, d).
             lr: the step's learning rate.
-            targets: what each row is drawn to, (n, d), for alignment and opposite halves.
+            targets: what each row is pulled to, (n, d), for alignment and opposite halves.
             labels: classes, (n,), for `norm_by_class`.
-            grad: gradient of the loss in z, (n, d), for growth; by default z.grad, which is there
-                if z is a leaf or `z.retain_grad()` was called.
+            grad: gradient of the loss in z, (n, d), for growth; by default z.grad, which exists if
+                z is a leaf or `z.retain_grad()` was called.
         """
         check_floating("z", z, "(n, d)", ndim=2)
         step = self.step
@@ -158,7 +157,7 @@ class NormMonitor:
         return values
 
     def summary(self) -> Record:
-        """The newest observation as Python numbers, with its rank and trend; empty before one.
+        """The newest observation as Python numbers, with rank and trend; empty if there is none.
 
         `norm_mean_trend` is the change of the mean norm per step, by least squares over the kept
         observations, if two or more are finite.
@@ -174,9 +173,9 @@ class NormMonitor:
         return {**self._seen[-1], "norm_mean_trend": slope}
 
     def records(self) -> list[Record]:
-        """What was observed since the last call, as Python numbers, oldest first: for loggers.
+        """Observations since the last call as Python numbers, oldest first: for loggers.
 
-        The newest one at each log point alone has a `rank`.
+        Only the newest one at each log point has a `rank`.
         """
         self._transfer()
         unread = list(self._unread)
@@ -184,7 +183,7 @@ class NormMonitor:
         return unread
 
     def state_dict(self) -> dict[str, Any]:
-        """What later observations depend on, for a checkpoint at a log point."""
+        """The monitor's state, for a checkpoint at a log point."""
         step, square = self._previous or (0, None)
         return {
             "step": self.step,
@@ -195,7 +194,7 @@ class NormMonitor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the monitor would have that gave this `state_dict`."""
+        """Continue from another monitor's `state_dict`."""
         square = state["previous_square"]
         self.step = state["step"]
         self._previous = None if square is None else (state["previous_step"], square)
@@ -203,7 +202,7 @@ class NormMonitor:
         self._ringing = set(state["ringing"])
 
     def ship(self) -> None:
-        """Send what is pending on its way to the host, without waiting for it."""
+        """Start sending pending observations to the host, without waiting."""
         if not self._pending or self._rank_rows is None:
             return
         ranked = min(self._rank_rows.shape) > 1  # one row or one column has nothing to rank
@@ -218,7 +217,7 @@ class NormMonitor:
         self._rank_rows = None
 
     def _transfer(self) -> None:
-        """Read all that was observed, and raise its alarms."""
+        """Read all pending observations, and raise their alarms."""
         self.ship()
         while self._shipped:
             shipped = self._shipped.popleft()
@@ -249,7 +248,7 @@ class NormMonitor:
 
 
 def on_host(x: Tensor) -> Tensor:
-    """A copy in the host's memory, which is there once the device has come so far."""
+    """A copy in host memory, complete once the device has reached this point."""
     if not x.is_cuda:
         return x
     return torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)

@@ -22,18 +22,18 @@ from normscope._sphere import safe_norm, unit
 
 @dataclass(frozen=True)
 class Observation:
-    r"""One step's embeddings, with whatever else is known about the step.
+    r"""One step's embeddings, with what else is known about the step.
 
     Args:
         z: raw embeddings where the loss acts, (n, d), in any floating dtype; NaN may be there.
         lr: the learning rate $\gamma$ of this step, zero or more.
-        targets: what each row is drawn to, (n, d): the other view, or the stop-gradient side.
-        labels: the rows' classes, (n,), integers; those outside 0 ... classes - 1 count nowhere.
+        targets: what each row is pulled to, (n, d): the other view, or the stop-gradient side.
+        labels: the rows' classes, (n,), integers; those outside 0 ... classes - 1 are ignored.
         grad: gradient of the loss in z, (n, d). Under a loss scaler, divide it by the scale.
         power: the power $p$ of a GradScale that stands between the network and z, so that the
             network receives $\|z_i\|^p g_i$.
         power_of: whose norm that is, as in `grad_scale`.
-        weights: weights whose scale the output does not feel, by name
+        weights: weights whose scale does not change the output, by name
             (`scale_invariant_parameters` finds them).
         classes: how many classes there are.
         previous_square: mean of $\|z\|^2$ at the previous observation, a scalar.
@@ -53,7 +53,7 @@ class Observation:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be one step; reads shapes alone, so the device never waits."""
+        """Refuse inconsistent values; reads only shapes, so the device never waits."""
         check_embeddings(z=self.z)
         if check_number("lr", self.lr, "Pass the step's rate.", positive=False) < 0:
             raise invalid("lr", "zero or more", self.lr, "Pass the step's rate.")

@@ -5,7 +5,7 @@ image is read twice and written once. Backward, with g the gradient behind the R
 read twice and one gradient is written. Sums are float32 and come out the same each time.
 """
 
-# A kernel's constants are numbers where it is called: the checker knows nothing of that.
+# A kernel's constants are numbers where it is called, which the type checker does not know.
 # pyright: reportArgumentType=false
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def patches(x: Tensor, dtype: torch.dtype) -> Tensor:
 class NormReLU(torch.autograd.Function):
     """relu(norm(x) + residual), the residual and the ReLU if asked for; the same output twice.
 
-    Two who read the output may take one each: their gradients are then added here, on the way,
-    and not in a pass of their own. The norm's running statistics move as torch's do.
+    Two readers of the output may take one each: their gradients are then added here, not in a
+    separate pass. The norm's running statistics move as torch's do.
     """
 
     @staticmethod

@@ -76,8 +76,8 @@ class Prototypes(nn.Module):
     r"""Cosines with m learned directions, $\hat z^\top \hat w_m$: (n, d) -> (n, m).
 
     The last layer of DINO's head, its prototypes' norms fixed to one (`norm_last_layer`). The
-    norms of z and of the weights stay out of the output, and come back as one over themselves in
-    the gradient.
+    norms of z and of the weights do not change the output; gradients are inversely proportional
+    to them.
 
     Args:
         d: width of the input.

@@ -16,8 +16,8 @@ _USUAL = (nn.Sequential, nn.MaxPool2d, nn.Identity, nn.ReLU)
 def fuses(net: nn.Module, blocks: tuple[type, ...], x: Tensor) -> bool:
     """Whether the kernels can do all that a ResNet would do with x.
 
-    They can in training, on a GPU, in float32 or less; and if its layers are as they were built,
-    with nobody who looks on.
+    They can in training, on a GPU, in float32 or less, if its layers are as they were built and
+    have no hooks.
 
     Args:
         net: the network.
@@ -58,7 +58,7 @@ def _usual_norm(norm: nn.Module) -> bool:
 
 
 def _watched(layer: nn.Module) -> bool:
-    """Whether somebody looks on from a hook."""
+    """Whether the layer has hooks."""
     return bool(
         layer._forward_hooks
         or layer._forward_pre_hooks

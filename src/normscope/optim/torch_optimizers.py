@@ -13,7 +13,7 @@ from normscope.optim.builder import Group
 def sgd(
     groups: Sequence[Group], *, lr: float, momentum: float, nesterov: bool
 ) -> torch.optim.Optimizer:
-    """SGD; without momentum there is nothing for Nesterov to look ahead to."""
+    """SGD; Nesterov is ignored without momentum."""
     rule = {"momentum": momentum, "nesterov": nesterov and momentum > 0}
     return torch.optim.SGD(groups, lr=lr, fused=_fused(groups), **rule)
 

@@ -1,4 +1,4 @@
-"""What `evaluate` left in a run's folder, read and shown; damaged files are refused by name."""
+"""Sections on what `evaluate` stored in a run's folder; damaged files are refused by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from normscope.report.norm_sections import (
 
 
 def stored_evaluation(folder: Path) -> dict[str, Any] | None:
-    """What `evaluate` found for a run; None if it was not called."""
+    """The evaluation of a run; None if `evaluate` was not called."""
     path = folder / "evaluation.json"
     if not path.exists():
         return None
@@ -41,7 +41,7 @@ _PARTS = ("layers", "splits", "confidence", "novelty")
 
 
 def evaluated_sections(folder: Path, found: dict[str, Any]) -> list[Section]:
-    """All that was found, and the gallery."""
+    """All sections of an evaluation, and the gallery."""
     with as_written(folder / "evaluation.json"):
         sections = [layers_section(found), *norm_sections(found)]
     return [*sections, *_gallery(folder)]
@@ -80,10 +80,10 @@ def _gallery(folder: Path) -> list[Section]:
 
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
-    """Inside this, what a damaged file raises becomes one line that names it."""
+    """Context that turns errors from a damaged file into one line that names it."""
     try:
         yield
-    except Exception:  # what is damaged raises errors of any kind
+    except Exception:  # damaged files raise errors of any kind
         advice = f"Run normscope evaluate {shlex.quote(str(path.parent))} again."
         got = "one that is damaged"
         raise invalid(str(path), "as evaluate wrote it", got, advice) from None

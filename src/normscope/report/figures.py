@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from normscope._files import whole_file
 
-# Okabe and Ito's colours, told apart by everyone; the first is for what is measured.
+# Okabe and Ito's colours, distinguishable by everyone; the first is for what is measured.
 BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, GREY = (
     "#0072b2",
     "#d55e00",
@@ -42,12 +42,12 @@ _STYLE: dict[Any, Any] = {
 
 
 def style() -> AbstractContextManager[None]:
-    """Inside this, whatever is drawn has the house style."""
+    """Context in which figures are drawn in the house style."""
     return mpl.rc_context(_STYLE)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that no window shows."""
+    """An empty figure, in inches, without a window."""
     return Figure(figsize=(width, height), layout="constrained")
 
 

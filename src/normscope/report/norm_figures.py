@@ -1,4 +1,4 @@
-"""What the norms of a run say, drawn from the numbers that `evaluate` stored."""
+"""Figures on the norms of a run, from the numbers that `evaluate` stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from normscope.report.figures import BLUE, GREY, ORANGE, new_figure, style
 KNOWN = ("train", "test")  # splits of the data that the network was trained on
 _LARGEST = 160.0  # area of a marker, in points squared, for the largest count
 _SMALLEST = 12.0
-_SIDE = 64  # pixels of an image in the gallery, at most: a page is to stay small
+_SIDE = 64  # pixels of an image in the gallery, at most: pages should stay small
 _INK = "black"
 
 Stored = Mapping[str, Any]
@@ -65,8 +65,8 @@ def against_norm(
 ) -> None:
     """A measure of confidence by buckets of the norm (Figure "norm_as_confidence").
 
-    Markers grow with the rows of a bucket; bars are 95 % intervals. The legend says whether the
-    buckets rise or fall (Cochran and Armitage's test) and what the single rows say.
+    Markers grow with the rows of a bucket; bars are 95 % intervals. The legend has the trend of the
+    buckets (Cochran and Armitage's test), and AUROC and rank correlation over rows.
 
     Args:
         axes: to draw in.
@@ -84,8 +84,8 @@ def against_norm(
         return
     ends = [y - buckets["low"], buckets["high"] - y]
     axes.errorbar(x, y, np.maximum(ends, 0), color=color, capsize=2.5, linewidth=1.2)
-    told = _told(found) if name is None else name
-    axes.scatter(x, y, _areas(buckets["counts"]), color=color, zorder=3, label=told)
+    label = _told(found) if name is None else name
+    axes.scatter(x, y, _areas(buckets["counts"]), color=color, zorder=3, label=label)
     # numbers alone have no marker: it would look like one more bucket
     axes.legend(loc="best", handlelength=1 if name else 0, markerscale=1 if name else 0)
     axes.margins(y=0.15)
@@ -113,7 +113,7 @@ def risk_coverage_curve(axes: Axes, calibration: Stored) -> None:
 
 
 def reliability_curve(axes: Axes, calibration: Stored) -> None:
-    """How often the network is right where it is said to be right so often.
+    """How often the network is right at each stated probability.
 
     Args:
         axes: to draw in.
@@ -123,10 +123,10 @@ def reliability_curve(axes: Axes, calibration: Stored) -> None:
     x, y = bins["confidence"], bins["accuracy"]
     low = max(0.0, float(min(x.min(), y.min())) - 0.06)
     label = f"{calibration['method']} calibration, ECE {_number(calibration['ece']):.3f}"
-    axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="as said")
+    axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="calibrated")
     axes.plot(x, y, color=BLUE, linewidth=1.2)
     axes.scatter(x, y, _areas(bins["count"]), color=BLUE, zorder=3, label=label)
-    axes.set(xlabel="probability said", ylabel="share right", xlim=(low, 1.01), ylim=(low, 1.03))
+    axes.set(xlabel="stated probability", ylabel="share right", xlim=(low, 1.01), ylim=(low, 1.03))
     axes.legend(loc="upper left", handlelength=1)
 
 
@@ -148,7 +148,7 @@ def gallery(highest: np.ndarray, lowest: np.ndarray, classes: Sequence[str]) -> 
             (panels[1], lowest, "lowest norm"),
         ):
             mosaic = _mosaic(pixels)
-            # drawn as it is, so that whoever shows it keeps each pixel a square
+            # not resampled, so that the viewer keeps each pixel a square
             axes.imshow(mosaic, interpolation="none")
             axes.set_title(title)
             axes.grid(False)

@@ -1,4 +1,4 @@
-"""The parts of a page that say what a network's norms say, from what `evaluate` stored."""
+"""The parts of a page on a network's norms, from what `evaluate` stored."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _NOVELTY = {
 
 
 def norms_in_words(found: Stored) -> str:
-    """What to know first: how far norms fall on new images, and if they tell right from wrong."""
+    """In brief: how far norms fall on new images, and if they separate right from wrong."""
     new = {name: split["mean"] for name, split in found["splits"].items() if name not in KNOWN}
-    told = ""
+    text = ""
     if new:
         falls = ", ".join(f"{short(mean)} on {name}" for name, mean in new.items())
-        told += f" On new images the mean norm, over that of training images, is {falls}."
+        text += f" Mean norm on new images, relative to training images: {falls}."
     auroc = found["confidence"]["knn"]["auroc"]
     if auroc is not None:
-        told += f" The norm tells right from wrong answers with AUROC {auroc:.2f}."
-    return told
+        text += f" The norm separates right from wrong answers with AUROC {auroc:.2f}."
+    return text
 
 
 def norm_sections(found: Stored) -> list[Section]:
@@ -65,7 +65,7 @@ def norm_sections(found: Stored) -> list[Section]:
 
 
 def layers_section(found: Stored) -> Section:
-    """What each layer is worth."""
+    """Accuracy and norms of each layer."""
     headings = ("layer", "kNN", "kNN, top 5", "linear probe", "norm, train", "norm, test")
     rows = []
     for name, layer in found["layers"].items():
@@ -105,11 +105,11 @@ def gallery_section(arrays: Mapping[str, np.ndarray]) -> Section:
 
 def splits_pictures(splits: Stored) -> list[Picture]:
     """Violins and bars of the norms of every split."""
-    told = ", ".join(f"{name} {short(split['mean'])}" for name, split in splits.items())
+    means = ", ".join(f"{name} {short(split['mean'])}" for name, split in splits.items())
     return [
         picture(
             lambda axes: violins(axes, splits),
-            f"Distribution of norms over the mean of the training images. Means: {told}. "
+            f"Distribution of norms over the mean of the training images. Means: {means}. "
             "Blue is what the network was trained for, orange is new to it.",
         ),
         picture(lambda axes: bars(axes, splits), "The means alone."),
@@ -196,7 +196,7 @@ def _novelty_section(novelty: Stored) -> Section:
             cells[0] += f" [{low:.3f}, {high:.3f}]"
             rows.append([name, layer, score.replace("_", " "), *cells])
     text = (
-        "How well each score tells test images from new ones; the best of each set is bold. "
+        "How well each score separates test images from new ones; the best of each set is bold. "
         "AUROC with its 95 % interval. FPR95, known kept: the share of new images accepted where "
         "95 % of the known ones are. FPR95, new caught: the share of known images flagged where "
         "95 % of the new ones are. Lower is better in both."
@@ -208,19 +208,19 @@ def _novelty_section(novelty: Stored) -> Section:
 def _calibration_section(calibration: Stored) -> Section:
     text = (
         "The norm's rank among the training images, made a probability on half of the test images "
-        "and judged on the other half."
+        "and evaluated on the other half."
     )
     pictures = [
         picture(
             lambda axes: risk_coverage_curve(axes, calibration),
-            "Errors left if only the images of largest norm are answered. The lower, the better.",
+            "Error rate if only the images of largest norm are answered; lower is better.",
         ),
         picture(
             lambda axes: reliability_curve(axes, calibration),
-            "How often the kNN is right where the norm says that it is right so often.",
+            "How often the kNN is right at each probability that the norm states.",
         ),
     ]
-    return Section("Answering only where one is sure", [text], figures=pictures)
+    return Section("Answering only when confident", [text], figures=pictures)
 
 
 def short(value: float | None, form: str = ".2f") -> str:

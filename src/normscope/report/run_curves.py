@@ -15,7 +15,7 @@ from normscope.engine import RunFolder, RunResult
 from normscope.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, new_figure, style
 from normscope.report.html import Table
 
-# one look a run, told apart without colour too
+# one look a run, distinguishable without colour too
 _LOOKS = [
     {"color": GREY, "linestyle": "-"},
     {"color": BLUE, "linestyle": "--"},
@@ -34,13 +34,13 @@ def check_logged(run: RunResult) -> None:
             if not len(at) or not np.isrealobj(np.asarray([at, values], float)):
                 raise ValueError
         [record["line"] for record in run.metrics("alarm")]
-    except Exception:  # what is damaged raises errors of any kind
-        path, advice = RunFolder(run.folder).metrics, "Remove the folder, and train anew."
+    except Exception:  # damaged files raise errors of any kind
+        path, advice = RunFolder(run.folder).metrics, "Remove the folder and train again."
         raise invalid(str(path), "as train wrote it", "another, or half of it", advice) from None
 
 
 def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
-    """What several runs did over their epochs, by what is shown, a figure each."""
+    """Quantities of several runs over their epochs, a figure each, by caption."""
     return {
         "mean embedding norm": _drawn(runs, _norms, "$|z|$ at the loss", yscale="log"),
         "kNN accuracy on held-out images": _drawn(runs, _accuracies, "accuracy, %", xscale="log"),
@@ -57,7 +57,7 @@ def _norms(run: RunResult) -> Series:
 
 
 def rates(run: RunResult) -> Series:
-    """How fast the median weight that a normalisation follows can turn; over |z| without one."""
+    """The effective learning rate of the median scale-invariant weight; lr / |z| without one."""
     weights = "lr_over_weight_squared"
     logged = any(weights in record for record in run.metrics("step"))
     return _of_steps(run, weights if logged else "lr_over_norm")
@@ -111,7 +111,7 @@ def _cycled(n: int) -> Sequence[dict[str, Any]]:
 
 
 def summary_table(runs: Mapping[str, RunResult]) -> Table:
-    """Where each run's norms began and ended, and what it came to."""
+    """Each run's first and last norms and losses, and its result."""
     ends = ("norm, first", "norm, last", "loss, first", "loss, last", "highest effective rate")
     headings = ("run", *ends, "kNN", "seconds")
     rows = []

@@ -13,14 +13,14 @@ from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import norms_in_words
 from normscope.report.run_curves import check_logged, curves
 
-_SAID = ("data", "net", "epochs", "batch", "lr")  # always, in the command that makes a run anew
-_USUAL = {"recipe": "text", "cut": 1.0, "grad_scale": 0.0}  # only if they are not these
+_SAID = ("data", "net", "epochs", "batch", "lr")  # always in the command that repeats a run
+_USUAL = {"recipe": "text", "cut": 1.0, "grad_scale": 0.0}  # only if they differ from these
 
 
 def run_page(folder: Path | str) -> Page:
     """Everything known of a finished run, from its folder's files alone.
 
-    What `evaluate` adds is there if it was called.
+    It includes the evaluation if `evaluate` was called.
 
     Raises:
         ValueError: if the folder is no finished run's, or a file in it is damaged.
@@ -46,7 +46,7 @@ def run_page(folder: Path | str) -> Page:
 
 
 def _training_in_words(result: RunResult) -> str:
-    """What was trained, and what it came to."""
+    """What was trained, and the result."""
     spec = result.spec
     mended = f", cut by {spec.cut:g}" if spec.cut != 1 else ""
     of = "" if spec.grad_scale_of == "each" else f" by the norm's {spec.grad_scale_of}"
@@ -90,7 +90,7 @@ def _spec_section(run: RunFolder, spec: RunSpec) -> Section:
 
 
 def command(spec: RunSpec) -> str:
-    """What trains the same again: all that is not said is filled in alike.
+    """The command that trains the same again: settings left out are filled in alike.
 
     >>> command(RunSpec(method="simclr", cut=3.0, options={"temperature": 0.2}))[-41:]
     '--lr 0.18 --cut 3.0 --set temperature=0.2'

@@ -53,7 +53,7 @@ def _best(knn: Mapping[str, float]) -> str:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """A name for each run: its folder's, or as much of the path as tells them apart."""
+    """A name for each run: its folder's, or as much of the path as distinguishes them."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) == len(names):
         return names
@@ -62,11 +62,11 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 
 def _differences(results: Sequence[RunResult], names: Sequence[str]) -> Section:
-    """The fields of the specs in which the runs are not alike."""
+    """The fields of the specs in which the runs differ."""
     specs = [result.spec.to_dict() for result in results]
     fields = [name for name in specs[0] if any(s[name] != specs[0][name] for s in specs)]
     if not fields:
-        return Section("What differs", ["Nothing: they have one spec."])
+        return Section("What differs", ["Nothing: their specs are equal."])
     rows = [[name, *(plain(s[f]) for f in fields)] for name, s in zip(names, specs, strict=True)]
     return Section("What differs", table=Table(("run", *fields), rows))
 
@@ -83,9 +83,9 @@ def _norms_section(
     rows = []
     for name, found in evaluated.items():
         with as_written(folders[name] / "evaluation.json"):
-            splits, told = found["splits"], found["confidence"]["knn"]
+            splits, knn = found["splits"], found["confidence"]["knn"]
             means = [short(splits.get(split, {"mean": None})["mean"]) for split in sorted(new)]
-            numbers = [told["auroc"], told["spearman"], (found["calibration"] or {}).get("aurc")]
+            numbers = [knn["auroc"], knn["spearman"], (found["calibration"] or {}).get("aurc")]
             rows.append([name, *means, *(short(value, ".3f") for value in numbers)])
     headings = ("run", *(f"norm on {split}" for split in sorted(new)))
     headings += ("AUROC of being right", "Spearman", "AURC")

@@ -23,14 +23,14 @@ def score_page(
     lines: Sequence[str],
     meanings: Mapping[str, str],
 ) -> Page:
-    """Norms and scores of a file, what to know of them, and the rows at both ends.
+    """Norms and scores of a file, caveats, and the rows at both ends.
 
     Args:
         file: its name.
         reference: the name of what it was compared with.
-        fitted: what that is.
+        fitted: the fitted reference.
         summary: of the file's scores.
-        lines: what the command said: the rows and their mean norm, then warnings.
+        lines: the command's output: the rows and their mean norm, then warnings.
         meanings: of a row's status, in words.
     """
     lead, *warnings = lines
@@ -60,7 +60,7 @@ def _rows_section(
 
 def _norms_section(norms: Histogram, scores: np.ndarray) -> Section:
     given = norms.reference is None
-    beside = ", whose place is judged given covariates" if given else " and of the reference"
+    beside = ", compared given covariates" if given else " and of the reference"
     return Section(
         "Norms and scores",
         figures=[
@@ -71,7 +71,7 @@ def _norms_section(norms: Histogram, scores: np.ndarray) -> Section:
             picture(
                 lambda axes: _draw_scores(axes, scores),
                 "Scores: the share of the reference, given covariates if any, with a smaller "
-                "norm. Rows like the reference's keep to the dashed line.",
+                "norm. Rows like the reference's follow the dashed line.",
             ),
         ],
     )

@@ -1,4 +1,4 @@
-"""What every reader gives: blocks of rows with their norms, and what is wrong with some of them."""
+"""What every reader yields: blocks of rows with their norms and status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from normscope._checks import invalid
 from normscope._sphere import safe_norm
 
-# What a row is: its code is its place here. All but "ok" have no score.
+# Status of a row; its code is its place here. Only "ok" rows have a score.
 STATUSES = ("ok", "nan", "infinite", "zero", "ragged", "null", "covariate")
 OK, NAN, INFINITE, ZERO, RAGGED, NULL, COVARIATE = range(len(STATUSES))
 
@@ -68,7 +68,7 @@ class Source(ABC):
 
 
 def check_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and entries of a row, if that is what a shape has, with something to compare."""
+    """Rows and columns of a shape (n, d), if there is something to compare."""
     if len(shape) != 2:
         advice = "Give each row one embedding."
         raise invalid(str(path), "embeddings (n, d)", f"{len(shape)}-d {shape}", advice)
@@ -88,10 +88,10 @@ def block_rows(row_bytes: int) -> int:
 
 
 def norms_and_status(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""$\|z_i\|$ of each row in float64, NaN where there is none, and what the row is.
+    r"""$\|z_i\|$ of each row in float64, NaN where there is none, and the row's status.
 
     Sums of squares are taken in z's own precision, or float32 if that is less; rows whose sum is
-    so large or small that digits may be lost are worked out again in float64.
+    so large or small that digits may be lost are recomputed in float64.
 
     Args:
         z: floating, (n, d).

@@ -22,7 +22,7 @@ from normscope.scoring.blocks import (
 )
 from normscope.scoring.raw import chosen
 
-_ADVICE = "Write it anew."
+_ADVICE = "Write it again."
 
 
 @dataclass
@@ -87,14 +87,14 @@ def open_parquet(path: Path, *, covariates: Sequence[str] = (), **_: Any) -> Par
         path: of the file.
         covariates: names of numeric columns.
     """
-    file = _parquet_file(path)  # who has no pyarrow is told so
+    file = _parquet_file(path)  # raises without pyarrow
     import pyarrow
 
     schema, rows = file.schema_arrow, file.metadata.num_rows
     twice = {name for name in schema.names if schema.names.count(name) > 1}
     if twice:
         got = f"{min(twice)} twice"
-        raise invalid(str(path), "a file of columns with names of their own", got, _ADVICE)
+        raise invalid(str(path), "a file of columns with different names", got, _ADVICE)
     for name in covariates:
         if name not in schema.names:
             has = f"It has {', '.join(schema.names[:20])}."

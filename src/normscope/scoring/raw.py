@@ -1,6 +1,6 @@
 """Embeddings that lie in a file as plain numbers: .npy, members of .npz, and .safetensors.
 
-They are read into one buffer, over and over: pages of a mapped file would count as memory.
+They are read into one buffer, again and again: pages of a mapped file would count as memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from normscope._checks import invalid
 from normscope.scoring.blocks import Block, Source, block_rows, check_shape, norms_and_status
 
 _FLOATS = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}  # of safetensors
-_AGAIN = "Write it anew."
+_AGAIN = "Write it again."
 # what zip files raise that are damaged, encrypted, or packed in a way that Python does not know
 _ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError)
 _BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, *_ZIP)
@@ -153,7 +153,7 @@ def chosen(path: Path, names: list[str], fitting: list[str], wanted: Sequence[st
         return fitting[0]
     constraint = f"a file with {wanted[0]}, or one floating array (n, d)"
     shown = ", ".join(sorted(names)[:8]) or "nothing"
-    raise invalid(str(path), constraint, shown, "Name the one that is meant so.")
+    raise invalid(str(path), constraint, shown, "Give the right array that name.")
 
 
 def _plain(
@@ -231,6 +231,6 @@ def _not_floating(path: Path, kind: str) -> ValueError:
 
 def _damaged(path: Path, error: Exception) -> ValueError:
     if isinstance(error, ValueError) and " must be " in str(error):
-        return error  # it says so itself
+        return error  # already in the error form
     why = " ".join(str(error).split())[:120] or type(error).__name__
     return invalid(str(path), "a whole file without pickles", why, _AGAIN)

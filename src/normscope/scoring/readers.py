@@ -55,9 +55,9 @@ def open_embeddings(
         advice = f"Save it as {having} with a column for each."
         raise invalid("covariates", "none for a file without columns", str(path), advice)
     try:
-        with path.open("rb"):  # what the system says of a file that it cannot open, in one form
+        with path.open("rb"):  # the system's errors on opening, in the one form
             pass
     except OSError as error:
-        advice = "Check its name and rights."
+        advice = "Check its name and permissions."
         raise invalid(str(path), "a file that can be read", error.strerror, advice) from None
     return kind.open(path, split=split, covariates=covariates)

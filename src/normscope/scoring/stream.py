@@ -27,12 +27,12 @@ _NO_ROWS = np.empty((0, 0), np.float32)
 
 @dataclass(frozen=True)
 class FittedReference:
-    """What norms are compared to.
+    """The reference that norms are compared with.
 
     Attributes:
         confidence: fitted, or loaded.
         norm_mean: of the rows it was fitted on; None if it was loaded.
-        left_out: status -> rows of the reference that it could not be fitted on.
+        left_out: status -> rows of the reference that were left out.
     """
 
     confidence: NormConfidence
@@ -94,7 +94,7 @@ def load_reference(path: Path) -> FittedReference | None:
 
 
 class _Sample:
-    """At most 10,000 rows of a source, drawn without regard to what they hold, always the same."""
+    """At most 10,000 rows of a source, drawn at random with a fixed seed."""
 
     def __init__(self, source: Source) -> None:
         n = min(_SAMPLE_ROWS, _SAMPLE_BYTES // (4 * source.d), source.rows)
@@ -119,7 +119,7 @@ def score_file(
 
     Rows are read in one thread while those before them are scored and written. Rows without a
     norm, or with a covariate that is not finite, get NaN and their status. If two rows have one
-    id, or the file breaks off, nothing is written.
+    id, or the file ends too soon, nothing is written.
 
     Args:
         source: of raw embeddings, with the covariates the reference was fitted with.
@@ -159,9 +159,9 @@ def score_file(
 
 
 def _merged(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Batches of at least 65,536 rows, but for the last, without the rows themselves.
+    """Batches of at least 65,536 rows, except the last, without the rows themselves.
 
-    What a call costs is spread over more rows than stay in the cache when their norms are taken.
+    Larger batches spread the cost of a call; norms are taken in blocks that fit the cache.
     """
     held: list[Block] = []
     for block in blocks:
@@ -185,7 +185,7 @@ def _joined(parts: list[Block]) -> Block:
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same, each made in another thread while the one before is in use."""
+    """The same blocks, each read in another thread while the one before is in use."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, blocks, None)
         while (block := coming.result()) is not None:
@@ -194,7 +194,7 @@ def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _with_covariates(block: Block) -> np.ndarray:
-    """The status of each row, where it counts that its covariates are there."""
+    """The status of each row, including whether its covariates are finite."""
     status = block.status
     for column in block.covariates.values():
         status = np.where((status == OK) & ~np.isfinite(column), COVARIATE, status)
@@ -204,7 +204,7 @@ def _with_covariates(block: Block) -> np.ndarray:
 def _hashes(ids: np.ndarray) -> np.ndarray:
     """64 bits of each id; integers are their own.
 
-    That two of ten million strings share theirs has a chance of three in a million.
+    Among ten million strings, two share theirs with a chance of three in a million.
     """
     if ids.dtype.kind in "iu":
         return ids.astype(np.int64)

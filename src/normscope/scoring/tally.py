@@ -1,4 +1,4 @@
-"""What is kept of a file's scores while they stream by: counts and both ends, at any length."""
+"""A summary of a file's scores, streamed: counts, and the rows at both ends."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a file's norms say.
+    """Summary of a file's norms and scores.
 
     Attributes:
         rows: all of them.
         norm_mean: of the rows that have a score; NaN if none has.
         low: the share of these below the reference's 5 % quantile.
-        statuses: status -> rows, but for those that are "ok".
+        statuses: status -> rows, except those that are "ok".
         norms: their histogram; None if no row has a score.
         scores: the rows by score, in 20 equal steps from 0 to 1, (20,).
         highest: the ten rows of largest norm, the largest first.
@@ -101,7 +101,7 @@ class Tally:
             ends.take(norms, fine, columns)
 
     def summary(self, confidence: NormConfidence) -> Summary:
-        """All of it, beside what the rows were compared with."""
+        """The summary, with the reference's numbers beside it."""
         scored = self._statuses[OK]
         mean, share = (self._total / scored, self._low / scored) if scored else (math.nan, math.nan)
         return Summary(
@@ -160,5 +160,5 @@ def counted(status: np.ndarray) -> dict[int, int]:
 
 
 def named(counts: Counter[int]) -> dict[str, int]:
-    """Status -> rows, but for those that are "ok"."""
+    """Status -> rows, except those that are "ok"."""
     return {STATUSES[code]: n for code, n in sorted(counts.items()) if code != OK}

@@ -1,4 +1,4 @@
-"""Scores into files, as they come: whole at the end, or not there at all."""
+"""Writers of scores, batch by batch; the file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Writer(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of a file that will not be finished."""
+        """Discard an unfinished file."""
         ...
 
 
@@ -66,7 +66,7 @@ def check_out(path: Path, *, force: bool, inputs: tuple[Path, ...]) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[Writer]:
-    """A writer by the suffix of `path`, which has all rows on leaving, or is as it was."""
+    """A writer by the suffix of `path`; the file is replaced only on success."""
     with whole_file(path) as partial:
         writer: Writer = WRITERS[path.suffix](partial)
         try:
@@ -109,7 +109,7 @@ class _Parquet:
 
 
 class _Csv:
-    """A line a row; numbers with nine digits, which tell any float32 from its neighbours."""
+    """A line a row; numbers with nine digits, which distinguish any two float32."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("w", newline="", encoding="utf-8")

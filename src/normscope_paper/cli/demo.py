@@ -45,15 +45,15 @@ def demo(
     folder: Annotated[Path, typer.Option("--out", help="where everything goes")] = Path("demo"),
     epochs: Annotated[int, typer.Option(help="of each of the five runs")] = 60,
 ) -> None:
-    """See a slow run mended, and why: train, evaluate, simulate, report.
+    """See a slow run fixed, and why: train, evaluate, simulate, report.
 
     \b
     normscope demo                 two to three minutes on two cores
 
     Trains SimSiam on scikit-learn's digits as its paper does, then with its weights divided by 3,
     with 9 times the learning rate, and with its weights divided by 9; and SimCLR, which needs
-    nothing. Runs the paper's simulations at smoke scale. Leaves one self-contained report.html.
-    Ctrl-C loses nothing: the same command goes on.
+    nothing. Runs the paper's simulations at smoke scale. Writes one self-contained report.html.
+    Ctrl-C loses nothing: the same command continues.
     """
     if epochs < 1:
         refuse(f"--epochs must be at least 1, got {epochs}.")
@@ -75,7 +75,7 @@ def demo(
         _evaluate(runs[CUT].folder)
         simulations = _simulate()
     except (Stopped, KeyboardInterrupt):
-        errors.print("Stopped. Every run is kept as it is; the same command goes on.")
+        errors.print("Stopped. Every run is kept; the same command continues.")
         raise typer.Exit(130) from None
     page = folder / "report.html"
     _page(runs, simulations, time.perf_counter() - start).save(page)
@@ -124,7 +124,7 @@ def _page(
 
 
 def _outcome(runs: dict[str, RunResult]) -> str:
-    """What the runs came to, whatever that is."""
+    """The results of the runs, in words."""
     gain = 100 * (runs[CUT].knn - runs[PLAIN].knn)
     apart = 100 * abs(runs[CUT].knn - runs[RAISED].knn)
     return (

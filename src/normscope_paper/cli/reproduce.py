@@ -47,7 +47,7 @@ def reproduce(
         str | None, typer.Option(help="simulation, training", show_default=False)
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="stop after so long; go on next time", show_default=False)
+        float | None, typer.Option(help="stop after so long; rerun to continue", show_default=False)
     ] = None,
     folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
     runs: Annotated[
@@ -61,15 +61,15 @@ def reproduce(
     normscope reproduce list                                  what there is, its cost, its verdicts
     normscope reproduce convergence_sim                       one of them
     normscope reproduce all --kind simulation --scale paper   everything without image training
-    normscope reproduce accuracies wd_cut --minutes 9         as much as fits; again goes on
+    normscope reproduce accuracies wd_cut --minutes 9         as much as fits; rerun to continue
     normscope reproduce accuracies --runs results/runs.jsonl  train only what others have not
 
-    Leaves a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
-    claim could be judged, whatever the verdict; 1 when an experiment broke; 2 on bad arguments; 3
+    Writes a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
+    claim could be judged, with any verdict; 1 when an experiment broke; 2 on bad arguments; 3
     when --minutes were over before all was done.
-    Ctrl-C keeps what is finished. What trains keeps its runs below $NORMSCOPE_RUNS (default
-    runs/), shares them between experiments, and goes on with them. The same command in a second
-    process trains what the first has not begun.
+    Ctrl-C keeps what is finished. Runs are kept below $NORMSCOPE_RUNS (default runs/), shared
+    between experiments, and resumed. The same command in a second process trains what the first
+    has not begun.
     """
     if folder.exists() and not folder.is_dir():
         refuse(f"--out must be a folder, got {str(folder)!r}.")

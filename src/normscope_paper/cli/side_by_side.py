@@ -25,18 +25,18 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def train_side_by_side(runs: Mapping[str, tuple[RunSpec, Path]]) -> None:
-    """Train runs, by name, each in its folder, or go on with them; finished ones are left alone.
+    """Train or resume runs, by name, each in its folder; finished ones are left alone.
 
     Raises:
-        KeyboardInterrupt: once all have saved where they stand.
+        KeyboardInterrupt: once all are saved.
     """
     waiting = [name for name, (_, path) in runs.items() if not RunFolder(path).result_file.exists()]
     running: dict[str, subprocess.Popen[str]] = {}
-    columns = (TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.fields[told]}"))
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.fields[knn]}"))
     try:
         with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
             tasks = {
-                name: progress.add_task(name, total=runs[name][0].epochs, start=False, told="")
+                name: progress.add_task(name, total=runs[name][0].epochs, start=False, knn="")
                 for name in waiting
             }
             while waiting or running:
@@ -46,8 +46,8 @@ def train_side_by_side(runs: Mapping[str, tuple[RunSpec, Path]]) -> None:
                     progress.start_task(tasks[name])
                 time.sleep(0.2)
                 for name, process in list(running.items()):
-                    done, told = _epochs(runs[name][1])
-                    progress.update(tasks[name], completed=done, told=told)
+                    done, knn = _epochs(runs[name][1])
+                    progress.update(tasks[name], completed=done, knn=knn)
                     if process.poll() is not None:
                         _ended(running.pop(name))
     finally:
@@ -71,12 +71,12 @@ def _started(spec: RunSpec, folder: Path) -> subprocess.Popen[str]:
 
 
 def _ended(process: subprocess.Popen[str]) -> None:
-    """Refuse as the process did, if it did."""
-    told = process.communicate()[1].strip()
+    """Repeat the process's error, if it failed."""
+    text = process.communicate()[1].strip()
     if process.returncode > 128:
         raise KeyboardInterrupt
     if process.returncode:
-        refuse(told.splitlines()[-1] if told else f"a run ended with status {process.returncode}.")
+        refuse(text.splitlines()[-1] if text else f"a run ended with status {process.returncode}.")
 
 
 def _epochs(folder: Path) -> tuple[int, str]:

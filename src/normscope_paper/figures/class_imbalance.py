@@ -8,7 +8,7 @@ The latent classes of the density figure with sample probabilities of about 1/2,
 The paper's claim has no number; its figure averages 5 runs over 50 epochs. Readings: `as_coded`
 (noise of standard deviation 1), `text` (variance .1), and the text with the code's noise. At the
 text's own noise classes differ far more from run to run, for reasons other than frequency, and an
-effect of the size seen with the code's could not be told from none.
+effect of the size seen with the code's could not be distinguished from none.
 """
 
 from __future__ import annotations

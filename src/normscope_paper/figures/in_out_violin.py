@@ -67,7 +67,7 @@ def run(scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Results:
 
 
 def check(results: Results) -> list[Claim]:
-    """Held-out images are near 1, new ones below them; and how well the norm tells them apart."""
+    """Held-out images are near 1, new ones below them; and how well the norm separates them."""
     claims = []
     for name, found in results.data.items():
         means, recipe = found["means"], f"text, {name}"

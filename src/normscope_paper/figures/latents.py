@@ -69,7 +69,7 @@ def _nearest_mean_accuracy(z: torch.Tensor, labels: torch.Tensor) -> float:
 
 
 def check(results: Results) -> list[Claim]:
-    """Do learned directions tell classes apart as the true latents do, and better than before."""
+    """Do learned directions separate classes as the true latents do, and better than before."""
     accuracy = {state: np.array(values) for state, values in results.data["accuracy"].items()}
     mean = {state: values.mean() for state, values in accuracy.items()}
     return [

@@ -4,7 +4,7 @@ Norms divided by their maximum, in twenty buckets; of every bucket with more tha
 kNN's accuracy (left), the share of CIFAR-10N's or CIFAR-100N's human labels that are right
 (middle), and the entropy of CIFAR-10H's human votes in nats (right). The first seed has 95 %
 intervals, and markers whose size goes with the number of images; the others are faint lines. At
-smoke scale on digits, of which nobody was asked: the left panel alone.
+smoke scale on digits, which have no human labels: the left panel alone.
 
     normscope reproduce norm_as_confidence --scale small
 
@@ -87,7 +87,7 @@ def check(results: Results) -> list[Claim]:
     for panel, curves in results.data.items():
         sentence, printed, sign = SENTENCES[panel]
         for name, every in curves.items():
-            told = {
+            claimed = {
                 f"{sentence} (rank correlation over images)": ("spearman", 0.0, printed),
                 f"{sentence}, in order (rank correlation of the buckets' means with their norms)": (
                     "monotone",
@@ -97,7 +97,7 @@ def check(results: Results) -> list[Claim]:
             }
             if panel != "entropy":
                 words = f"The norm tells right from wrong ({PANELS[panel]}, AUROC)"
-                told[words] = ("auroc", 0.5, NOT_IN_PAPER)
+                claimed[words] = ("auroc", 0.5, NOT_IN_PAPER)
             claims += [
                 Claim.over_seeds(
                     words,
@@ -107,7 +107,7 @@ def check(results: Results) -> list[Claim]:
                     recipe=f"text, {name}",
                     possible=(0.0 if key == "auroc" else -1.0, 1.0),
                 )
-                for words, (key, least, paper) in told.items()
+                for words, (key, least, paper) in claimed.items()
             ]
     return claims
 

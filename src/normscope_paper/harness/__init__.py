@@ -1,4 +1,4 @@
-"""What experiments are trained, judged, stored and shown with."""
+"""The tools that train, judge, store and show experiments."""
 
 from normscope_paper.harness.cell_tables import (
     COLORS,

@@ -233,7 +233,7 @@ class Ledger:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Inside this, no other process is inside it with the same folder."""
+    """Context that only one process at a time can enter for a folder."""
     try:
         import fcntl
     except ImportError:  # Windows, where nothing is locked

@@ -31,7 +31,7 @@ class Experiment(Protocol):
     COST: str
     """Of the paper's scale: on two cores, unless it says otherwise."""
     SEEDS: dict[Scale, int]
-    """How many seeds each scale takes unless told otherwise."""
+    """How many seeds each scale takes by default."""
 
     @staticmethod
     def check(results: Results) -> list[Claim]:

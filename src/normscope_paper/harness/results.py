@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: its numbers, and where they came from."""
+"""What an experiment stores: its numbers, and where they came from."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Results:
 
     @property
     def made(self) -> Provenance:
-        """The provenance, which whatever is stored has."""
+        """The provenance, which all stored results have."""
         assert self.provenance is not None
         return self.provenance
 

@@ -61,7 +61,7 @@ def numbers(name: str, scale: Scale, seed: int, seeds: int, sweep: Sweep) -> Res
 
 
 def _count(name: str, scale: Scale, seeds: int | None) -> int:
-    """How many seeds: where nothing is random there is one, whatever is asked for."""
+    """How many seeds; always one where nothing is random."""
     usual = load(name).SEEDS[scale]
     return usual if seeds is None or usual == 1 else seeds
 
@@ -69,10 +69,10 @@ def _count(name: str, scale: Scale, seeds: int | None) -> int:
 def refuse_to_replace(
     names: list[str], scale: Scale, seed: int, seeds: int | None, folder: Path
 ) -> None:
-    """Refuse to overwrite results of more or other seeds, and a RESULTS.md of someone else's.
+    """Refuse to overwrite results of more or other seeds, or a RESULTS.md of another origin.
 
     Raises:
-        ValueError: if something is there that would be lost.
+        ValueError: if existing files would be lost.
     """
     for name in names:
         path, count = folder / f"{name}.{scale}.json", _count(name, scale, seeds)

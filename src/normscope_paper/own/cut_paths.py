@@ -7,10 +7,10 @@ the smaller it is. Here one is done at a time. The scale-invariant weights are c
 stays. All else is cut (gains and biases of the batch norms, linear layers before the loss), which
 shortens the embeddings about as much as the full cut, and the invariant weights stay. The last
 layer is cut until the embeddings are as short as the full cut makes them; the gradients of all
-other weights stay as they were, for what the embeddings' gain the layer's smaller weights take
-away, so that only the last layer learns faster, and by far. The default has its learning rate
+other weights stay as they were, since the layer's smaller weights cancel the embeddings' gain, so
+that only the last layer learns faster, and by far. The default has its learning rate
 raised by c squared, with as much weight decay a step: no cosine feels the size of all weights
-together, so that by SGD this is the full cut itself, but for biases of linear layers and for the
+together, so that by SGD this is the full cut itself, except for biases of linear layers and for the
 batch norms' epsilon beside small variances. GradScale too does two things at once: it raises the
 rate of all embeddings by their mean norm, and shifts weight to large ones. One arm raises by the
 mean alone, so that the rates begin as GradScale's; one shifts by shares of the mean alone, so that
@@ -74,9 +74,9 @@ WEIGHTS, REST = "cut of the invariant weights", "cut of all else"
 EMBEDDINGS, RAISED = "cut of the last layer", "learning rate x c²"
 SCALED, BY_MEAN, BY_SHARE = "GradScale", "GradScale, the mean alone", "GradScale, shares alone"
 MORE: dict[str, Printed] = {"rate": {}}
-LEVEL = 3.0  # points within which two arms count as level; three seeds of SimSiam tell no less
+LEVEL = 3.0  # points within which two arms count as level; three seeds of SimSiam resolve no less
 HALF = 0.5  # the share of the cut's effect from which on a path counts as its carrier
-# What `last_cut` finds at small scale, so that the table can be made again without its images.
+# What `last_cut` finds at small scale, so that the table can be recomputed without its images.
 LAST_CUTS: dict[tuple[str, Recipe], float] = {
     ("simclr", "text"): 10.2,
     ("simclr", "as_coded"): 5.92,

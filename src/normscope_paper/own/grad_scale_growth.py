@@ -42,7 +42,7 @@ RATES: dict[Scale, tuple[float, ...]] = {  # at which three layers with power 1 
 }
 DEEP = 3
 _FROM = 0.3  # of the steps: until then a head finds its directions
-_QUIET = 0.05  # growth in one step beyond which steps are too coarse to tell a rate
+_QUIET = 0.05  # growth in one step beyond which steps are too coarse to measure a rate
 _LONGEST = 20_000  # steps for which a head that breaks is waited for
 _SEEN = 60  # points of a course that are kept for the figure
 
@@ -75,11 +75,11 @@ def growth_exponent(course: HeadCourse) -> float:
     squares = squares[int(_FROM * len(squares)) :]
     coarse = np.flatnonzero(np.diff(squares) > _QUIET * squares[:-1])
     squares = squares[: coarse[0] + 1] if coarse.size else squares
-    # as many windows as tell a slope; each grows by as much, so that none is all noise
+    # enough windows for a slope; each grows by as much, so that none is all noise
     edges = np.geomspace(squares[0], squares[-1], 7)
     at = np.unique(np.searchsorted(np.maximum.accumulate(squares), edges).clip(0, len(squares) - 1))
     if len(at) < 3:
-        raise invalid("course", "slow enough to tell a rate", squares.tolist(), "Lower the lr.")
+        raise invalid("course", "slow enough to measure a rate", squares.tolist(), "Lower the lr.")
     rates = np.diff(squares[at]) / np.diff(at)
     middles = np.sqrt(squares[at][1:] * squares[at][:-1])
     return float(np.polyfit(np.log(middles), np.log(rates), 1)[0])

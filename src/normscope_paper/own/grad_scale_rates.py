@@ -115,7 +115,7 @@ def check(results: Results) -> list[Claim]:
 
 
 def _power(run: TrainedRun, low: float, high: float) -> float | None:
-    """Of the norm, at which its growth rate rises between two norms; None if too few rates tell."""
+    """The norm's power in its growth rate, between two norms; None if there are too few rates."""
     norms, rate = rates(run)
     within = (norms > low) & (norms < high) & (rate > 0)
     if within.sum() < _FEWEST:

@@ -1,4 +1,4 @@
-r"""A two-layer network learns latent classes from a linear view of them; its norms tell a story.
+r"""Norms of a two-layer network that learns latent classes from a linear view of them.
 
 Classes lie around random centres on a sphere, a random matrix makes observations of their points,
 and supervised InfoNCE with plain SGD trains a network on those: frequent classes and dense regions

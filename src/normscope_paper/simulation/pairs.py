@@ -3,7 +3,7 @@ r"""Pairs of points drawn together by the cosine similarity, until they meet.
 A pair has an angle $\phi$ and moving points of norm $\rho$. One step of gradient descent moves a
 point by $\eta \sin\phi / \rho$ across its own direction, towards the other, and weight decay
 pulls it back along it by $\delta$; so all that happens stays in the plane of the pair, and two
-numbers per pair ($\rho$ and $\cos\phi$) tell the future exactly. The same dynamics on
+numbers per pair ($\rho$ and $\cos\phi$) determine the future exactly. The same dynamics on
 the embeddings themselves is kept beside it as a check.
 
 Paper: Section 4.1, Appendix B.1, Table "weight_decay_convergence".
@@ -75,7 +75,7 @@ class _Engine(Protocol):
     """A way of computing the dynamics of many cells (c) of n pairs each."""
 
     def step(self) -> Tensor | None:
-        """Move every pair once; tells which jumped over the origin, (c, n), if any could."""
+        """Move every pair once; returns which jumped over the origin, (c, n), if any could."""
         ...
 
     def cosines(self) -> Tensor:
@@ -268,7 +268,7 @@ def _initial_cells(
     rho = norm[:, None, None, None]
     cos = (x1 * x2).sum(-1)
     # No gradient moves an antipodal pair; what rounding leaves of its angle is not one. Too many
-    # of them, and the mean cannot reach the target whatever the others do.
+    # of them, and the mean cannot reach the target even if all others do.
     antipodal = (1 + cos < 1e-12).double().mean(-1) * 2 > 1 - _TARGET
     grid = (len(seeds), len(norm), len(alpha))
     antipodal = antipodal.expand(grid).flatten()

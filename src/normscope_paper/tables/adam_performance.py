@@ -6,8 +6,8 @@ table also has the norms that SimCLR ends with on CIFAR-10.
     normscope reproduce adam_performance --scale small
 
 Paper: ResNet-50, 100 epochs; its learning rate is not printed. Here it is Adam's usual .001,
-whatever the batch, and with GradScale too: Adam takes no notice of how large gradients are
-altogether, so that a sixth of the rate would only be slower. All warm up alike.
+for every batch size, and with GradScale too: Adam ignores the overall size of gradients, so a
+sixth of the rate would only be slower. All warm up alike.
 """
 
 from __future__ import annotations
