@@ -20,7 +20,7 @@ from normscope_paper.own import cut_paths
 ROOT = Path(__file__).parents[1]
 SEEDS = (0, 1, 2)
 LOOKS = {
-    cut_paths.DEFAULT: ("as published", GREY, "-"),
+    cut_paths.DEFAULT: ("paper's text", GREY, "-"),
     cut_paths.CUT: ("weights divided by 3", BLUE, "-"),
     cut_paths.RAISED: ("learning rate x 9", ORANGE, "--"),
 }

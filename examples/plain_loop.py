@@ -1,16 +1,16 @@
-"""A plain PyTorch loop with three lines of normscope: a cut, GradScale, and a monitor."""
+"""A plain PyTorch loop that watches its effective learning rate, and sets it by a cut."""
 
 import torch
 from sklearn.datasets import load_digits
 
 import normscope as ns
 
-pixels, _ = load_digits(return_X_y=True)
-x = torch.tensor(pixels, dtype=torch.float32) / 16
-net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
-ns.cut_init_(net, c=3.0)  # short embeddings at the start
-net.append(ns.GradScale(power=1.0))  # a gradient that does not feel the norm
-monitor = ns.NormMonitor(power=1.0)
+x = torch.tensor(load_digits().data, dtype=torch.float32) / 16
+layers = torch.nn.Linear(64, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU()
+net = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64))
+names = ns.scale_invariant_parameters(net, x[:64])  # whose size the batch norm removes
+monitor = ns.NormMonitor(weights={n: p for n, p in net.named_parameters() if n in names})
+ns.cut_init_(net, c=3.0)  # as 9 times the learning rate on these
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 for epoch in range(5):
     for batch in torch.randperm(len(x)).split(256)[:-1]:
@@ -22,4 +22,5 @@ for epoch in range(5):
         monitor.observe(z, lr=0.1, targets=torch.cat([z2, z1]))
         optimizer.step()
     now = monitor.summary()
-    print(f"epoch {epoch + 1}: norm {now['norm_mean']:.2f}, rank {now['rank']:.0f}", monitor.alarms)
+    rate, norm, rank = (now[key] for key in ("lr_over_weight_squared", "norm_mean", "rank"))
+    print(f"epoch {epoch + 1}: effective rate {rate:.2g}, norm {norm:.2f}, rank {rank:.0f}")

@@ -34,12 +34,12 @@ def test_readme_code_runs_as_printed() -> None:
 def test_plain_loop_is_short_and_runs() -> None:
     script = ROOT / "examples/plain_loop.py"
     text = script.read_text()
-    assert len(text.splitlines()) <= 25
-    for name in ("cut_init_", "GradScale", "NormMonitor"):
+    assert len(text.splitlines()) <= 30
+    for name in ("cut_init_", "scale_invariant_parameters", "NormMonitor"):
         assert f"ns.{name}(" in text
     done = run("-W", "error", script)
     assert done.returncode == 0, done.stderr
-    assert "epoch 5: norm" in done.stdout
+    assert "epoch 5: effective rate" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -16,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from normscope.cli import errors, out, refuse, writable_folder
 from normscope_paper.harness.claims import NOT_IN_PAPER, Claim, tally
 from normscope_paper.harness.ledger import Ledger
-from normscope_paper.harness.registry import EXPERIMENTS, load
+from normscope_paper.harness.registry import EXPERIMENTS, file_of, load
 from normscope_paper.harness.results import SCALES, Results, Scale
 from normscope_paper.harness.runner import refuse_to_replace, write_summary
 from normscope_paper.harness.runner import reproduce as run_experiment
@@ -107,11 +109,24 @@ def _names(ids: list[str], kind: str | None) -> list[str]:
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         known = ", ".join(EXPERIMENTS)
-        refuse(f"ID must be among {known}, or all or list alone, got {unknown[0]!r}.")
+        near = _meant(unknown[0])
+        advice = f"Did you mean {near}?" if near else "See `normscope reproduce list`."
+        wanted = f"among {known}, or all or list alone"
+        refuse(f"ID must be {wanted}, got {unknown[0]!r}. {advice}")
     names = [name for name in names if kind in (None, load(name).KIND)]
     if not names:
         refuse(f"--kind must be that of some experiment asked for, got {kind!r}.")
     return names
+
+
+def _meant(text: str) -> str | None:
+    """The ID that is spelt nearly so, or whose figure or table is named: figure3, table-2."""
+    place = re.fullmatch(r"(fig|tab)\w*?[ _-]?(\d+)", text.lower())
+    for name in EXPERIMENTS if place else ():
+        kind, *numbers = re.findall(r"[a-z]+|\d+", load(name).PLACE.lower())
+        if kind.startswith(place[1]) and place[2] in numbers:
+            return name
+    return next(iter(get_close_matches(text, EXPERIMENTS, n=1)), None)
 
 
 def _ledger(runs: Path | None) -> Ledger | None:
@@ -210,6 +225,7 @@ def _list(found: list[Results]) -> None:
         out.print(f"[bold]{name}[/]: {escape(title)}", highlight=False)
         about = f"{experiment.KIND}; {experiment.COST} at paper scale; {verdicts}"
         out.print(Padding(escape(about), (0, 0, 0, 4)), highlight=False)
+        out.print(Padding(f"src/{file_of(name)}", (0, 0, 0, 4)), highlight=False, style="dim")
 
 
 def _took(results: Results) -> str:

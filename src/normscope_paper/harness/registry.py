@@ -77,6 +77,11 @@ _MODULES = (
 EXPERIMENTS = {module.split(".")[1]: f"normscope_paper.{module}" for module in _MODULES}
 
 
+def file_of(name: str) -> str:
+    """The experiment's file, below src/."""
+    return f"{EXPERIMENTS[name].replace('.', '/')}.py"
+
+
 def load(name: str) -> Experiment:
     """The experiment of that ID."""
     if name not in EXPERIMENTS:

@@ -12,7 +12,7 @@ from normscope.extend import invalid, typed
 from normscope_paper.harness.cell_tables import tables_markdown
 from normscope_paper.harness.cells import RunTable
 from normscope_paper.harness.claims import NOT_IN_PAPER, Claim, tally
-from normscope_paper.harness.registry import EXPERIMENTS, caption, load
+from normscope_paper.harness.registry import EXPERIMENTS, caption, file_of, load
 from normscope_paper.harness.results import SCALES, Made, Results
 from normscope_paper.harness.sweep import datasets_at, spec_at
 
@@ -136,9 +136,18 @@ def _overview(judged: list[Judged]) -> str:
         experiment, title = load(results.experiment), heading_of(results)
         counts = [str(n or "-") for n in tally(claims).values()]
         link = f"[{experiment.TITLE}](#{_anchor(f'{title} {_scale(results)}')})"
-        row = (experiment.PLACE, link, f"`{results.experiment}`", results.scale)
+        code = f"[`{results.experiment}`](../src/{file_of(results.experiment)})"
+        row = (experiment.PLACE, link, code, results.scale)
         rows.append((*row, *counts))
-    head = ("in the paper", "what", "ID", "scale", "reproduced", "not reproduced", "inconclusive")
+    head = (
+        "in the paper",
+        "what",
+        "ID and code",
+        "scale",
+        "reproduced",
+        "not reproduced",
+        "inconclusive",
+    )
     return _markdown(head, rows)
 
 
