@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 
 import normscope as ns
 
-x = torch.tensor(load_digits().data, dtype=torch.float32) / 16
+x = torch.tensor(load_digits(return_X_y=True)[0], dtype=torch.float32) / 16
 layers = torch.nn.Linear(64, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU()
 net = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64))
 names = ns.scale_invariant_parameters(net, x[:64])  # whose size the batch norm removes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -73,16 +72,26 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    for kind in kinds:
+    others = [kind for kind in kinds if kind is not type(None)]
+    if value is None and len(others) < len(kinds):
+        return None
+    if len(others) == 1:
+        return typed(others[0], value, name)
+    for kind in others:
         try:
             return typed(kind, value, name)
         except ValueError:
             continue
-    return _no(name, Union[kinds], value)  # noqa: UP007
+    return _no(name, others[0], value)
+
+
+_WORDS = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
 
 
 def _no(name: str, kind: Any, value: Any) -> Any:
-    shown = getattr(kind, "__name__", None) if get_origin(kind) is None else str(kind)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be a number, got {value}")
-    raise ValueError(f"{name} must be {str(shown).replace('typing.', '')}, got {describe(value)}")
+    constraint = _WORDS.get(get_origin(kind) or kind, "an object")
+    if get_origin(kind) is list:
+        constraint = "a list"
+    elif get_origin(kind) is Literal:
+        constraint = f"one of {', '.join(map(repr, get_args(kind)))}"
+    raise ValueError(f"{name} must be {constraint}, got {describe(value)}")

@@ -66,6 +66,10 @@ def run(program: Callable[[], Any] = app) -> None:
         program()
     except SystemExit as end:
         status = end.code
+    except KeyboardInterrupt:
+        status = 130
+        if first_process():
+            errors.print("Stopped.")
     except (ValueError, OSError, MemoryError) as error:
         status = 2
         if first_process():

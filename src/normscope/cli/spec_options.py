@@ -43,14 +43,18 @@ def about(name: str) -> str:
 
 
 def _parameter(of: Field[Any]) -> inspect.Parameter:
-    kind = get_type_hints(RunSpec)[of.name]
-    kind = next((k for k in _KINDS if kind in (k, k | None)), str)
+    kind = _kind(of.name)
     default = "" if of.default is BY_RECIPE else f" [default: {of.default}]"
     option = typer.Option(help=about(of.name) + default, show_default=False)
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(
         of.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
+
+
+def _kind(name: str) -> type:
+    hint = get_type_hints(RunSpec)[name]
+    return next((k for k in _KINDS if hint in (k, k | None)), str)
 
 
 def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
@@ -70,7 +74,7 @@ def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
         place = values if name in names else own
         if name in place:
             refuse(f"--set must not repeat another option, got {name!r}.")
-        place[name] = value_of(text)
+        place[name] = text if name in names and _kind(name) is str else value_of(text)
     return RunSpec.from_dict(values | ({"options": own} if own else {}))
 
 

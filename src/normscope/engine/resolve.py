@@ -62,7 +62,7 @@ def check_data(name: object) -> None:
 def _defaults(method: str, recipe: str) -> Defaults:
     kind = METHODS[method]
     recipes = {"text": kind.TEXT} | ({"as_coded": kind.AS_CODED} if kind.AS_CODED else {})
-    if recipe not in recipes:
+    if not isinstance(recipe, str) or recipe not in recipes:
         advice = f"{method} has no other."
         raise invalid("recipe", " or ".join(map(repr, recipes)), recipe, advice)
     return recipes[recipe]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from normscope._checks import check_number, invalid
@@ -13,6 +12,9 @@ from normscope.methods import METHODS, Method
 
 if TYPE_CHECKING:
     from normscope.engine.spec import RunSpec
+
+_LARGEST = 2**63 - 1
+_SEE = "See `normscope train --help`."
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,6 @@ class Setting:
         about: a few words, for `--help`.
         among: the allowed names.
         least: the smallest value.
-        most: the largest.
         above: an exclusive lower bound.
         below: an exclusive upper bound.
     """
@@ -31,7 +32,6 @@ class Setting:
     about: str
     among: Collection[str] | None = None
     least: float | None = None
-    most: float | None = None
     above: float | None = None
     below: float | None = None
 
@@ -46,20 +46,14 @@ class Setting:
             least = int(self.least or 0)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise invalid(name, f"a whole number from {least} up", value, "Check its type.")
+            if value > _LARGEST:
+                raise invalid(name, f"at most {_LARGEST:,}", f"{len(str(value))} digits", _SEE)
         elif kind is float:
-            positive = self.above == 0
-            check_number(name, value, "See `normscope train --help`.", positive=positive)
-        if isinstance(value, Real) and kind in (int, float):
-            self._check_range(name, value)
-
-    def _check_range(self, name: str, value: Real) -> None:
-        number = float(value)
-        if self.least is not None and number < self.least:
-            raise invalid(name, "zero or more", value, "Zero is none.")
-        if self.below is not None and number >= self.below:
-            raise invalid(name, f"below {self.below:g}", value, "See `normscope train --help`.")
-        if self.most is not None and number > self.most:
-            raise invalid(name, f"at most {self.most:,}", str(value), "Usual: 0.")
+            number = check_number(name, value, _SEE, positive=self.above == 0)
+            if self.least is not None and number < self.least:
+                raise invalid(name, "zero or more", value, "Zero is none.")
+            if self.below is not None and number >= self.below:
+                raise invalid(name, f"below {self.below:g}", value, _SEE)
 
 
 def check_settings(spec: RunSpec) -> None:

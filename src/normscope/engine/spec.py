@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from normscope._checks import NormOf
+from normscope._checks import NormOf, invalid
 from normscope.augment import PRESETS
 from normscope.engine.resolve import BY_RECIPE, resolved
 from normscope.engine.settings import Setting, check_name, check_settings
@@ -52,7 +52,7 @@ class RunSpec:
     net: str = _setting(BY_RECIPE, ", ".join(NETS), among=NETS)
     epochs: int = _setting(BY_RECIPE, "passes over the training images", least=1)
     recipe: Recipe = _setting("text", "the paper's text, or as_coded: its published code")
-    seed: int = _setting(0, "seed of weights, order and augmentations", least=0, most=2**63 - 1)
+    seed: int = _setting(0, "seed of weights, order and augmentations", least=0)
     batch: int = _setting(BY_RECIPE, "images per optimizer step, over all devices", least=2)
     accumulate: int = _setting(BY_RECIPE, "micro-batches per step; a batch norm sees one", least=1)
     # with their sum, gradients left over at an epoch's end count in the next one's first step
@@ -108,6 +108,8 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         """The spec from `to_dict`'s values; an unknown key is an error."""
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+            raise invalid("spec", "an object of named values", values, "See `RunSpec.to_dict`.")
         return cls(**values)
 
 

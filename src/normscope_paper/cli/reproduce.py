@@ -75,11 +75,11 @@ def reproduce(
     """
     if folder.exists() and not folder.is_dir():
         refuse(f"--out must be a folder, got {str(folder)!r}.")
-    stored = stored_results(folder)  # a foreign file there is refused before anything is run
-    if ids == ["list"]:
-        return _list(stored)
     _check_numbers(scale, seed, seeds, minutes)
-    names = _names(ids, kind)
+    stored = stored_results(folder)  # a foreign file there is refused before anything is run
+    names = _names(["all"] if ids == ["list"] else ids, kind)
+    if ids == ["list"]:
+        return _list(stored, names)
     simple = all(load(name).SEEDS[cast(Scale, scale)] == 1 for name in names)
     if seeds is not None and seeds < 2 and not (seeds == 1 and simple):
         refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
@@ -122,9 +122,9 @@ def _names(ids: list[str], kind: str | None) -> list[str]:
 def _meant(text: str) -> str | None:
     """The ID that is spelt nearly so, or whose figure or table is named: figure3, table-2."""
     place = re.fullmatch(r"(fig|tab)\w*?[ _-]?(\d+)", text.lower())
-    for name in EXPERIMENTS if place else ():
+    for name in EXPERIMENTS:
         kind, *numbers = re.findall(r"[a-z]+|\d+", load(name).PLACE.lower())
-        if kind.startswith(place[1]) and place[2] in numbers:
+        if place is not None and kind.startswith(place[1]) and place[2] in numbers:
             return name
     return next(iter(get_close_matches(text, EXPERIMENTS, n=1)), None)
 
@@ -213,10 +213,10 @@ def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
             out.print(Padding(line, (0, 0, 0, 2)), highlight=False)
 
 
-def _list(found: list[Results]) -> None:
+def _list(found: list[Results], names: list[str]) -> None:
     """Every experiment with its cost and the verdicts of the largest scale that is stored."""
     stored = {results.experiment: results for results in found}
-    for name in EXPERIMENTS:
+    for name in names:
         experiment = load(name)
         verdicts = "not run yet"
         if results := stored.get(name):

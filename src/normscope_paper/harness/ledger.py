@@ -81,9 +81,7 @@ class StoredRun:
         if spec.name != stored.run:
             raise ValueError(f"{stored.run!r} is not the run of its spec")
         _check_records(stored.records)
-        knn, norm = (math.nan if x is None else x for x in (stored.knn, stored.norm))
-        if knn > 1 or min(knn, norm) < 0:
-            raise ValueError(f"{min(knn, norm) if min(knn, norm) < 0 else knn} is out of range")
+        knn, norm = _in_range(stored.knn, most=1.0), _in_range(stored.norm, most=math.inf)
         last = [record for record in stored.records if record["kind"] == "epoch"][-1]
         ends = _same(last["knn"], knn) and _same(last["norm_test"], norm)
         if last["epoch"] != spec.epochs or not ends:
@@ -116,6 +114,13 @@ def _not_whole(result: RunResult, got: str) -> ValueError:
     return invalid(str(result.folder), "a whole run", got, "Remove it, and train it again.")
 
 
+def _in_range(value: Number, *, most: float) -> float:
+    """A number from 0 up; NaN for null."""
+    if value is not None and not 0 <= value <= most:
+        raise ValueError(f"{value} is out of range")
+    return math.nan if value is None else value
+
+
 def _same(kept: Number, value: float) -> bool:
     """Whether a number of the records is the run's, up to its rounding."""
     return math.isnan(value) if kept is None else math.isclose(kept, value, rel_tol=1e-4)
@@ -132,11 +137,13 @@ def _check_records(records: list[dict[str, Any]]) -> None:
             raise ValueError(f"a record has no {min(missing)}")
         for key, value in record.items():
             if key != "kind":
-                typed(needed.get(key, Number | list[Number]), value, f"a record's {key}")
+                other = int if key in ("epoch", "step") else Number | list[Number]
+                typed(needed.get(key, other), value, f"a record's {key}")
         if record["kind"] == "course" and len({len(record[key]) for key in needed}) != 1:
             raise ValueError("the course has gaps")
-        if record["kind"] == "epoch" and not 0 <= (record["knn"] or 0) <= 1:
-            raise ValueError(f"a record's knn is {record['knn']}")
+        if record["kind"] == "epoch":
+            _in_range(record["knn"], most=1.0)
+            _in_range(record["norm_test"], most=math.inf)
 
 
 def _mean(points: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from normscope.extend import versions
+from normscope.extend import invalid, versions
 from normscope.report import Mark, Page, Picture, Section, Table, style
 from normscope_paper.harness.claims import Claim, Verdict, tally
-from normscope_paper.harness.registry import load
+from normscope_paper.harness.registry import EXPERIMENTS, load
 from normscope_paper.harness.results import Results
 from normscope_paper.harness.summary import (
     caption_of,
@@ -37,7 +37,12 @@ def results_page(places: Sequence[Path]) -> Page:
     """
     stored: list[Results] = []
     for place in places:
-        stored += stored_results(place) if place.is_dir() else [Results.load(place)]
+        found = stored_results(place) if place.is_dir() else [Results.load(place)]
+        for results in found:
+            if results.experiment not in EXPERIMENTS:
+                advice = "Choose a file that `reproduce` wrote."
+                raise invalid(str(place), "of a known experiment", results.experiment, advice)
+        stored += found
     judged = [(results, claims_of(results)) for results in stored]
     every = [claim for _, claims in judged for claim in claims]
     counts = ", ".join(f"{n} {verdict}" for verdict, n in tally(every).items() if n)

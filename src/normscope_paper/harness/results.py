@@ -103,6 +103,8 @@ class Results:
             results = typed(cls, json.loads(path.read_text()), "it")
             if results.provenance is None or not results.data:
                 raise ValueError("it has no data or provenance")
+            if not (0 < results.seeds < 2**31 and 0 <= results.seed < 2**31):
+                raise ValueError("its seeds are out of range")
         except (ValueError, RecursionError) as error:
             advice = f"{str(error).rstrip('.')}. Delete the file, or run `reproduce` again."
             raise invalid(str(path), "a file that `reproduce` wrote", "another", advice) from error

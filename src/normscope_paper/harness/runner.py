@@ -14,7 +14,7 @@ from normscope_paper.harness.cells import train_cells
 from normscope_paper.harness.claims import Claim
 from normscope_paper.harness.registry import load
 from normscope_paper.harness.results import Provenance, Results, Scale
-from normscope_paper.harness.summary import HEADING, results_markdown
+from normscope_paper.harness.summary import HEADING, earlier_versions, results_markdown
 from normscope_paper.harness.sweep import Sweep
 
 
@@ -85,6 +85,7 @@ def refuse_to_replace(
         if not seed <= stored.seed <= stored.seed + stored.seeds <= seed + count:
             begins = f"{stored.seed}, with as many --seeds or more"
             raise invalid("--seed", begins, seed, advice)
+    earlier_versions(folder)  # RESULTS.md needs it
     summary = folder / "RESULTS.md"
     if summary.is_file() and not summary.read_bytes().startswith(HEADING.encode()):
         advice = "Name another --out, or move it."

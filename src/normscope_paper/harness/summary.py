@@ -67,7 +67,7 @@ def earlier_versions(folder: Path) -> dict[str, EarlierVersion]:
     try:
         stored = json.loads(path.read_text()) if path.exists() else {}
         return typed(dict[str, EarlierVersion], stored, "it")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         wanted = "versions with exact_knn and same_bits"
         raise invalid(str(path), wanted, "another file", f"{error}.") from None
 

@@ -101,8 +101,8 @@ class Sweep:
         self.require(dict.fromkeys(spec.data for spec in missing))
         for i, spec in enumerate(specs):
             with suppress(InUseError):
-                stored[i] = stored[i] or self._trained(spec)
-        runs = [run or self._waited_for(s) for s, run in zip(specs, stored, strict=True)]
+                stored[i] = stored[i] or self._trained(spec, weights)
+        runs = [run or self._waited_for(s, weights) for s, run in zip(specs, stored, strict=True)]
         self.used |= {run.spec.name: run.made for run in runs}
         return runs
 
@@ -119,10 +119,10 @@ class Sweep:
             pass  # there is none, or an old or damaged one
         return evaluate(folder, device="cuda" if torch.cuda.is_available() else "cpu")
 
-    def _waited_for(self, spec: RunSpec) -> StoredRun:
+    def _waited_for(self, spec: RunSpec, weights: bool) -> StoredRun:
         while True:
             with suppress(InUseError):
-                return self._trained(spec)
+                return self._trained(spec, weights)
             waiting = f"waiting for {spec.name}, which another process trains"
             with Console(stderr=True).status(waiting):
                 while not self.time_is_up():
@@ -130,7 +130,10 @@ class Sweep:
                         break
                     time.sleep(_PATIENCE)
 
-    def _trained(self, spec: RunSpec) -> StoredRun:
+    def _trained(self, spec: RunSpec, weights: bool) -> StoredRun:
+        known = self.ledger.get(spec) if self.ledger else None
+        if known and not weights:  # another process has added it meanwhile
+            return known
         run = StoredRun.of(self._in_folder(spec))
         if self.ledger and not self.ledger.get(spec):
             run = self.ledger.add(run)
