@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normscope._sphere import safe_norm, unit
+from normscope._sphere import angles_between, safe_norm, unit
 
 
 @pytest.mark.parametrize("part", [lambda z: unit(z)[0], lambda z: unit(z)[1], safe_norm, unit])
@@ -55,3 +55,13 @@ def test_squares_that_leave_the_dtype_do_no_harm(dtype: torch.dtype, size: float
     torch.testing.assert_close(
         unit(z)[0].detach(), torch.tensor([[0.6, 0.8]], dtype=dtype), rtol=1e-4, atol=0
     )
+
+
+def test_small_angles_keep_their_digits_in_float32() -> None:
+    before = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    aside = torch.zeros(1000)
+    aside[0], aside[1] = -before[1], before[0]  # orthogonal to it
+    for tangent in (1e-5, 1e-2, 1.0):
+        after = before.double() + tangent * aside * before.norm() / aside.norm()
+        angle = angles_between([before], [3 * after.float()])
+        torch.testing.assert_close(angle, torch.tensor([tangent]).atan(), rtol=2e-3, atol=0)

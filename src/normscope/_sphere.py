@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -114,6 +116,25 @@ class _Unit(torch.autograd.Function):
         parts = [] if grad is None else [orthogonal_part(grad, u) / norm]
         parts += [] if norm_grad is None else [norm_grad * u]
         return sum(parts[1:], parts[0]).to(ctx.dtype) if parts else None
+
+
+@torch.no_grad()
+def angles_between(before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
+    r"""The angle between each pair of tensors, (k,), in radians; all entries are one vector.
+
+    $2 \arctan(\|\hat a - \hat b\| / \|\hat a + \hat b\|)$, since the arc cosine loses angles below
+    some 3e-4 in float32. A zero tensor has no direction: NaN.
+
+    >>> angles_between([torch.tensor([2.0, 0.0])], [torch.tensor([3.0, 3.0])])
+    tensor([0.7854])
+    """
+    pairs = []
+    for a, b in zip(before, after, strict=True):
+        wide = torch.promote_types(a.dtype, torch.float32)
+        a_hat, b_hat = (x.to(wide) / torch.linalg.vector_norm(x, dtype=wide) for x in (a, b))
+        pairs.append(torch.stack([(a_hat - b_hat).norm(), (a_hat + b_hat).norm()]))
+    apart, along = torch.stack(pairs).unbind(1)
+    return 2 * torch.atan2(apart, along)
 
 
 def orthogonal_part(a: Tensor, b_hat: Tensor) -> Tensor:
