@@ -81,7 +81,9 @@ class Writer:
         while len(drawn) < n:
             label = self.random.randrange(len(topics))
             drawn.setdefault(self.text(topics[label]), label)
-        return list(drawn), np.array(list(drawn.values()))
+        pairs = list(drawn.items())
+        self.random.shuffle(pairs)  # what is drawn often was drawn early
+        return [text for text, _ in pairs], np.array([label for _, label in pairs])
 
 
 def shuffled(w: Writer, known: list[str]) -> str:

@@ -36,6 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "report": {"evaluation", "engine", "scoring"},
     "scoring": {"confidence", "evaluation"},
+    "integrations": {
+        *("interventions", "monitors", "theory", "evaluation", "confidence", "optim"),
+    },
     "cli": {"engine", "report", "data", "scoring"},
     "extend": set(),
 }
