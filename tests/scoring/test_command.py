@@ -168,7 +168,7 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
         (["--covariate", "size"], "z.npz must be a file with 'size'"),
         (["--save-reference", "kept.csv"], "--save-reference must be a .npz in a folder"),
         (["--save-reference", "z.npz"], "--save-reference must be a new file"),
-        (["--reference", "unit.npy"], "embeddings must be raw"),
+        (["--reference", "unit.npy"], "reference must be raw"),
         (["--reference", "narrow.npy"], "FILE must have 3 columns as --reference has, got 8."),
         (["--reference", "old.csv"], "old.csv must be a run's folder or one of"),
         (["--reference", "none.npy"], "No such file"),

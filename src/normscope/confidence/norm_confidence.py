@@ -14,9 +14,10 @@ from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.confidence.calibration import Calibration, calibration
 from normscope.confidence.covariates import Covariates, columns_of, share_explained
+from normscope.confidence.raw import check_not_normalised
 from normscope.confidence.reference import LEAST, ReferenceNorms, chosen_way, reference_norms
 from normscope.confidence.trust import norm_trust
-from normscope.evaluation.inputs import Values, column, row_norms, zero_one
+from normscope.evaluation.inputs import Values, column, embeddings_of, row_norms, zero_one
 
 _KIND, _VERSION = "normscope.NormConfidence", 1
 _SAID = ("names", "d", "explained", "trust", "warnings")
@@ -37,8 +38,8 @@ class NormConfidence:
         names: the covariates, in order.
         explained: the share of the variance of the log norm that each covariate explains: its
             correlation ratio over quantile bins.
-        trust: AUROC of the norm for whether the neighbours of a reference row give its label; near
-            .5 the norm is uninformative. None without labels.
+        trust: AUROC of `score` for whether the neighbours of a reference row give its label; near
+            .5 it is uninformative, below it misleads. None without labels.
         warnings: caveats on the scores, one a line.
         calibration: the result of `calibrate`; None before.
 
@@ -80,11 +81,12 @@ class NormConfidence:
                 50 rows each; "smooth" compares residuals of the log norm, as `Smooth` says. By
                 default binned for one covariate and smooth for more.
         """
+        reference = embeddings_of("reference", reference)
         norms = row_norms("reference", reference)
         found = cls.from_norms(norms, covariates=covariates, conditional=conditional)
         found.d = int(reference.shape[1])
         if labels is not None:
-            found.trust = norm_trust(reference, labels, norms)
+            found.trust = norm_trust(reference, labels, found.score_norms(norms, covariates))
         for line in found.warnings:
             python_warnings.warn(line, UserWarning, stacklevel=2)
         return found
@@ -233,10 +235,12 @@ class NormConfidence:
         return found
 
     def _norms(self, z: Values) -> np.ndarray:
+        z = embeddings_of("z", z)
         norms = row_norms("z", z)
         if self.d not in (None, z.shape[1]):
             constraint = f"of {self.d} columns, as the reference was"
             raise invalid("z", constraint, int(z.shape[1]), "Both come from one network.")
+        check_not_normalised("z", norms)
         return norms
 
     def _counts(
