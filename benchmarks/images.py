@@ -24,21 +24,22 @@ def house_numbers(n: int, *, seed: int = 0) -> np.ndarray:
 
     scikit-learn's handwritten digits, uint8, (n, 3, 32, 32).
     """
-    drawn, digits = np.random.default_rng(seed), load_digits().images / 16
+    drawn, digits = np.random.default_rng(seed), load_digits(return_X_y=True)[0]
     found = np.empty((n, 3, 32, 32), np.uint8)
     for i in range(n):
         mask = np.zeros((32, 32))
         side = int(drawn.integers(18, 29))
         top, left = (int(drawn.integers(0, 32 - side + 1)) for _ in range(2))
         for x in (left, left - side, left + side):
-            pixels = (255 * digits[drawn.integers(len(digits))]).astype(np.uint8)
+            pixels = (255 / 16 * digits[drawn.integers(len(digits))]).astype(np.uint8).reshape(8, 8)
             scaled = Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC)
             low, high = max(x, 0), min(x + side, 32)
             if high > low:
                 part = np.asarray(scaled)[:, low - x : high - x]
                 mask[top : top + side, low:high] = part / 255
         ground, ink = drawn.uniform(0, 255, (2, 3, 1, 1))
-        shade = np.linspace(*drawn.uniform(0.7, 1.3, 2), 32)[None, :]
+        start, end = drawn.uniform(0.7, 1.3, 2)
+        shade = np.linspace(start, end, 32)[None, :]
         image = (mask * ink + (1 - mask) * ground) * shade + drawn.normal(0, 6, (3, 32, 32))
         found[i] = np.clip(image, 0, 255)
     return found

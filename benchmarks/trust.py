@@ -27,8 +27,6 @@ from images import of_run
 from normscope.evaluation import auroc
 from tables import HERE, Table, installed
 
-SPLITS = 10
-DRAWS = 200  # of the bootstrap
 LEVELS = (0.05, 0.01)
 NEIGHBOURS = 20
 
@@ -83,7 +81,7 @@ class Way:
     seconds: float | None = None
     sure: np.ndarray | None = None
     bits: bool = False  # whether novelty is bits of a p-value
-    fresh: dict[str, np.ndarray] = field(default_factory=dict)  # by kind, where fits differ
+    usual: dict[str, np.ndarray] = field(default_factory=dict)  # known rows', if it has two fits
 
 
 def of_texts(path: Path) -> Sets:
@@ -146,16 +144,16 @@ def ours(sets: Sets) -> tuple[dict[str, Way], np.ndarray, dict[str, ns.Embedding
 
 def by_known_bad(sets: Sets) -> Way:
     """Delivered by evidence: fitted with half the kinds as known bad rows, tried on the others."""
-    kinds = list(sets.novel)
-    fresh, scores = {}, np.full(len(sets.known.z), np.nan)
-    start = time.perf_counter()
+    kinds, at = list(sets.novel), places(sets)
+    found = Way(np.full(len(sets.all.z), np.nan))
     for half in (0, 1):
         bad = [sets.novel[kind].z for kind in kinds[half::2]]
         trust = fitted(sets, given=False, known_bad=np.concatenate(bad))
         usual = trust.novelty(sets.known.z)
         for kind in kinds[1 - half :: 2]:
-            fresh[kind] = np.concatenate([usual, trust.novelty(sets.novel[kind].z)])
-    return Way(scores, time.perf_counter() - start, fresh=fresh)
+            found.usual[kind] = usual
+            found.novelty[at[kind]] = trust.novelty(sets.novel[kind].z)
+    return found
 
 
 def cleanlab_features(sets: Sets) -> Way:
@@ -252,11 +250,9 @@ def novelty_aurocs(way: Way, sets: Sets, drawn: np.random.Generator | None = Non
         rows = np.arange(at.start, at.stop)
         if drawn is not None:
             rows = drawn.choice(rows, len(rows))
-        own = way.fresh.get(kind)
-        usual, new = way.novelty[known], way.novelty[rows]
-        if own is not None:
-            usual, new = own[known], own[n + rows - at.start]
-        found.append(auroc(np.r_[usual, new], np.repeat([False, True], [n, len(rows)])))
+        usual = way.usual.get(kind, way.novelty)[known]
+        both = np.concatenate([usual, way.novelty[rows]])
+        found.append(auroc(both, np.repeat([False, True], [n, len(rows)])))
     return found
 
 
@@ -275,18 +271,18 @@ def of_right(way: Way, right: np.ndarray, seed: int | None = None) -> float:
     return auroc(sure[rows], right[rows])
 
 
-def interval(value: Callable[[int | None], float]) -> list[float]:
+def interval(value: Callable[[int | None], float], draws: int) -> list[float]:
     """A number, with the 95 % interval of a bootstrap over rows."""
-    ends = np.quantile([value(seed) for seed in range(DRAWS)], (0.025, 0.975))
+    ends = np.quantile([value(seed) for seed in range(draws)], (0.025, 0.975))
     return [value(None), *map(float, ends)]
 
 
-def called(sets: Sets) -> list[dict[str, dict[str, float]]]:
-    """The share of held-out known rows with p at most each level, in ten splits, by way."""
+def called(sets: Sets, splits: int) -> list[dict[str, dict[str, float]]]:
+    """The share of held-out known rows with p at most each level, in each split, by way."""
     pool, labels = sets.reference + sets.known, np.r_[sets.labels, sets.truth]
     found = []
-    for seed in range(SPLITS):
-        print(f"split {seed + 1} of {SPLITS}", file=sys.stderr)
+    for seed in range(splits):
+        print(f"split {seed + 1} of {splits}", file=sys.stderr)
         order = np.random.default_rng(seed).permutation(len(labels))
         ours_, rest = order[: len(sets.labels)], order[len(sets.labels) :]
         split = Sets(pool.take(ours_), labels[ours_], pool.take(rest), labels[rest], {})
@@ -307,82 +303,97 @@ def with_ends(found: list[float]) -> str:
     return f"{found[0]:.3f} [{found[1]:.3f}, {found[2]:.3f}]"
 
 
-def table(title: str, sets: Sets, notes: list[str]) -> Table:
-    """Everything about one set of embeddings."""
-    print(f"{title}: ours", file=sys.stderr)
+def shares_shown(shares: list[dict[str, dict[str, float]]], name: str, level: str) -> str:
+    """The least and the most percent, over splits, that a way calls new."""
+    every = [100 * split[name][level] for split in shares if name in split]
+    return f"{min(every):.1f} to {max(every):.1f}" if every else "-"
+
+
+def compared(
+    sets: Sets, ways: dict[str, Way], right: np.ndarray, draws: int
+) -> dict[str, list[float]]:
+    """What is delivered less the best single part or other way, and the norm's own share."""
+    found: dict[str, list[float]] = {}
+    mean = lambda name, seed=None: mean_auroc(ways[name], sets, seed)  # noqa: E731
+    sure = lambda name, seed=None: of_right(ways[name], right, seed)  # noqa: E731
+    delivered = [name for name in ways if name.startswith("delivered")]
+    parts = [name for name, way in ways.items() if way.bits and name not in delivered]
+    others = [name for name in ways if name not in delivered]
+    best, surest = max(parts, key=mean), max(others, key=sure)
+    for name in delivered:
+        found[f"Mean AUROC, {name} less the best single part ({best})"] = interval(
+            lambda seed, name=name: mean(name, seed) - mean(best, seed), draws
+        )
+        if not ways[name].usual:
+            found[f"Being right, {name} less the best other way ({surest})"] = interval(
+                lambda seed, name=name: sure(name, seed) - sure(surest, seed), draws
+            )
+    small = Way(-np.linalg.norm(sets.all.z, axis=1))
+    found["A small norm alone, mean AUROC of novelty"] = interval(
+        lambda seed: mean_auroc(small, sets, seed), draws
+    )
+    found["A large norm alone, AUROC of being right"] = interval(
+        lambda seed: of_right(small, right, seed), draws
+    )
+    return found
+
+
+def measured(sets: Sets) -> tuple[dict[str, Way], np.ndarray, list[str]]:
+    """Every way, whether votes are right, and our verdicts."""
     ways, right, trusts = ours(sets)
     if len(sets.novel) > 1:
-        ways["delivered, known bad"] = by_known_bad(sets)
+        ways["delivered, known bad"] = timed(by_known_bad, sets)
     for name, way in PEERS.items():
-        print(f"{title}: {name}", file=sys.stderr)
+        print(name, file=sys.stderr)
         ways[name] = timed(way, sets)
-    shares = called(sets)
+    verdicts = [
+        f"The verdict{suffix}: {' '.join(str(trust.verdict).split())}"
+        for suffix, trust in trusts.items()
+    ]
+    return ways, right, verdicts
 
+
+def table(title: str, sets: Sets, notes: list[str], *, splits: int, draws: int) -> Table:
+    """Everything about one set of embeddings."""
+    ways, right, verdicts = measured(sets)
+    shares = called(sets, splits)
     by_kind = {name: novelty_aurocs(way, sets) for name, way in ways.items()}
+    sureness = {name: of_right(way, right) for name, way in ways.items() if not way.usual}
+    means = [shown(float(np.mean(values))) for values in by_kind.values()]
+    seconds = {name: way.seconds for name, way in ways.items()}
+    said = compared(sets, ways, right, draws)
     rows = [
         [kind, *(shown(values[i]) for values in by_kind.values())]
         for i, kind in enumerate(sets.novel)
     ]
-    rows.append(["**mean**", *(shown(float(np.mean(values))) for values in by_kind.values())])
-    sureness = {name: of_right(way, right) for name, way in ways.items() if not way.fresh}
-    rows.append(["**being right**", *(shown(sureness.get(name, np.nan)) for name in ways)])
-    for level in map(str, LEVELS):
-        cells = []
-        for name, way in ways.items():
-            every = [100 * split[name][level] for split in shares] if way.bits else []
-            cells.append(f"{min(every):.1f} to {max(every):.1f}" if every else "-")
-        rows.append([f"% with p ≤ {level}, {SPLITS} splits", *cells])
-    seconds = [way.seconds for way in ways.values()]
-    rows.append(["seconds", *("-" if s is None else f"{s:.1f}" for s in seconds)])
-
-    parts = {
-        name: way for name, way in ways.items() if way.bits and not name.startswith("delivered")
-    }
-    delivered = [name for name in ways if name.startswith("delivered")]
-    said: dict[str, list[float]] = {}
-    best = max(parts, key=lambda name: mean_auroc(parts[name], sets))
-    for name in delivered:
-        difference = lambda seed, name=name: (  # noqa: E731
-            mean_auroc(ways[name], sets, seed) - mean_auroc(parts[best], sets, seed)
-        )
-        said[f"Mean AUROC, {name} less the best single part ({best})"] = interval(difference)
-    surest = max((n for n in sureness if n not in delivered), key=lambda name: sureness[name])
-    for name in delivered:
-        if name in sureness:
-            difference = lambda seed, name=name: (  # noqa: E731
-                of_right(ways[name], right, seed) - of_right(ways[surest], right, seed)
-            )
-            said[f"Being right, {name} less the best other ({surest})"] = interval(difference)
-    larger = Way(-np.linalg.norm(sets.all.z, axis=1))
-    said["A small norm alone: mean AUROC of novelty"] = interval(
-        lambda seed: mean_auroc(larger, sets, seed)
+    rows += [
+        ["**mean**", *means],
+        ["**being right**", *(shown(sureness.get(name, np.nan)) for name in ways)],
+        *(
+            [f"% with p ≤ {a}, {splits} splits", *(shares_shown(shares, n, str(a)) for n in ways)]
+            for a in LEVELS
+        ),
+        ["seconds", *("-" if s is None else f"{s:.1f}" for s in seconds.values())],
+    ]
+    sizes = ", ".join(sorted({f"{len(new.z):,}" for new in sets.novel.values()}))
+    about = (
+        f"{len(sets.labels):,} reference rows of {sets.reference.z.shape[1]} columns; "
+        f"{len(sets.truth):,} known rows, of which the vote is right on {100 * right.mean():.1f} "
+        f"%; {sizes} new ones of each kind. Seconds are of fitting and scoring all rows, ours "
+        "with all parts."
     )
-    said["A large norm alone: AUROC of being right"] = interval(
-        lambda seed: of_right(larger, right, seed)
-    )
+    differences = [f"{what}: {with_ends(numbers)}." for what, numbers in said.items()]
     return Table(
         title=title,
         columns=["new rows", *ways],
         rows=rows,
-        notes=[
-            f"{len(sets.labels):,} reference rows of {sets.reference.z.shape[1]} columns, "
-            f"{len(sets.truth):,} known ones, of which the vote is right on "
-            f"{100 * right.mean():.1f} %; "
-            f"{', '.join(sorted({f'{len(r.z):,}' for r in sets.novel.values()}))} of each new kind."
-            " Seconds are of fitting and scoring all rows, of ours with all parts.",
-            *notes,
-            *(f"{what}: {with_ends(numbers)}." for what, numbers in said.items()),
-            *(
-                f"The verdict{suffix}: {' '.join(str(trust.verdict).splitlines())}"
-                for suffix, trust in trusts.items()
-            ),
-        ],
+        notes=[about, *notes, *differences, *verdicts],
         measured={
             "auroc": {name: dict(zip(sets.novel, by_kind[name], strict=True)) for name in ways},
             "right": sureness,
             "shares": shares,
             "said": said,
-            "seconds": dict(zip(ways, seconds, strict=True)),
+            "seconds": seconds,
         },
         versions=installed("torch", "scikit-learn", "cleanlab"),
     )
@@ -397,23 +408,29 @@ def main() -> None:
     what.add_argument("--texts", type=Path, help="a file that texts.py wrote")
     what.add_argument("--run", type=Path, help="the folder of a run on CIFAR-10")
     parser.add_argument("--data", type=Path, help="where datasets are; NORMSCOPE_DATA unless given")
+    parser.add_argument("--splits", type=int, default=10, help="held-out splits for p-values")
+    parser.add_argument("--draws", type=int, default=200, help="of the bootstrap")
     parser.add_argument("--folder", type=Path, default=HERE, help="where README.md is made")
     args = parser.parse_args()
     path = args.texts or args.run
     if not path.exists():
         parser.error(f"--{'texts' if args.texts else 'run'} must exist, got {path}.")
+    for name in ("splits", "draws"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(args, name)}.")
     if args.texts:
+        sets, title = of_texts(path), "texts"
         notes = [
             "Length is in characters. The texts come from `texts.py`, with its seed 0.",
             "`known bad` is fitted twice, each time on the kinds that the other is tried on.",
         ]
-        made = table(f"Novelty and confidence, texts, {path.stem}", of_texts(path), notes)
     else:
         arrays, labels, truth, told = of_run(path, args.data)
         reference, known, *_ = map(Rows, arrays.values())
         novel = {name: Rows(z) for name, z in list(arrays.items())[2:]}
-        sets = Sets(reference, labels, known, truth, novel)
-        made = table(f"Novelty and confidence, images, {path.name}", sets, [told])
+        sets, title, notes = Sets(reference, labels, known, truth, novel), "images", [told]
+    title = f"Novelty and confidence, {title}, {path.stem}"
+    made = table(title, sets, notes, splits=args.splits, draws=args.draws)
     made.save(f"trust-{path.stem}", args.folder)
 
 

@@ -13,6 +13,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Module, Normalize
 
+from normscope import EmbeddingTrust
 from normscope.integrations.sentence_transformers import (
     NormEvaluator,
     NormTap,
@@ -150,3 +151,15 @@ def test_real_model_keeps_its_tap(minilm: SentenceTransformer, tmp_path: Path) -
     norms = np.linalg.norm(z, axis=1)
     assert norms.std() > 0.1
     assert np.allclose(z / norms[:, None], minilm.encode(texts), atol=1e-5)
+
+
+def test_from_model_fits_to_raw_embeddings(texts: list[str]) -> None:
+    model, bad = letters(Normalize()), [text.upper() + "zzz qqq" for text in texts[:30]]
+    length = np.array([len(text) for text in texts])
+    found = EmbeddingTrust.from_model(model, texts, known_bad=bad)
+    assert found.raw
+    z = np.stack([counts(text) for text in texts])
+    same = EmbeddingTrust.fit(z, known_bad=np.stack([counts(text) for text in bad]))
+    assert np.array_equal(found.novelty(z), same.novelty(z))
+    with pytest.raises(ValueError, match="covariates must be given with at least 200 rows"):
+        EmbeddingTrust.from_model(model, texts, covariates={"length": length})

@@ -84,9 +84,8 @@ def raw_embeddings(
     """
     if isinstance(texts, str) or len(texts) == 0:
         raise invalid("texts", "a list of at least one text", texts, "Pass a list of texts.")
-    found: Any = tapped(model).encode(
-        list(texts), batch_size=batch_size, output_value="raw_embedding", **encode
-    )
+    embed: Any = tapped(model).encode  # its types name its own outputs alone
+    found = embed(list(texts), batch_size=batch_size, output_value="raw_embedding", **encode)
     return torch.stack(found).float().cpu().numpy()
 
 
