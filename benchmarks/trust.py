@@ -304,9 +304,11 @@ def with_ends(found: list[float]) -> str:
 
 
 def shares_shown(shares: list[dict[str, dict[str, float]]], name: str, level: str) -> str:
-    """The least and the most percent, over splits, that a way calls new."""
+    """The percent that a way calls new: the mean over splits, the least and the most."""
     every = [100 * split[name][level] for split in shares if name in split]
-    return f"{min(every):.1f} to {max(every):.1f}" if every else "-"
+    if not every:
+        return "-"
+    return f"{np.mean(every):.1f} ({min(every):.1f} to {max(every):.1f})"
 
 
 def compared(
