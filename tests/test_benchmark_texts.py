@@ -13,7 +13,8 @@ import json, texts
 texts.SIZES.update(reference=400, known=100, novel=20)
 (sets, labels), (again, _), (other, _) = (texts.texts(seed) for seed in (0, 0, 1))
 told = {k: v.tolist() for k, v in labels.items()}
-print(json.dumps([sets, told, sets == again, sets == other, sorted(texts.KINDS)]))
+first = [texts.Writer(0).known(n)[0][0] for n in (1, 50)]
+print(json.dumps([sets, told, sets == again, sets == other, sorted(texts.KINDS), first]))
 """
 
 
@@ -44,3 +45,8 @@ def test_there_are_sixteen_kinds_of_novel_text_and_no_slot_is_left(drawn: list) 
         assert all(row.strip() for row in rows)
         if name not in ("novel_code", "novel_logs", "novel_markup"):
             assert not any(mark in row for row in rows for mark in "{}()")
+
+
+def test_known_texts_are_not_in_the_order_in_which_they_were_drawn(drawn: list) -> None:
+    alone, among_fifty = drawn[5]
+    assert alone != among_fifty

@@ -46,10 +46,15 @@ def letters(*after: torch.nn.Module, **options) -> SentenceTransformer:
     return SentenceTransformer(modules=[Letters(), *after], device="cpu", **options)
 
 
+def drawn(n: int, *, seed: int = 0) -> list[str]:
+    """Texts of three to eleven words of one sentence."""
+    random = np.random.default_rng(seed)
+    return [" ".join(random.permutation(SENTENCE.split())[: 3 + i % 9]) for i in range(n)]
+
+
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    random = np.random.default_rng(0)
-    return [" ".join(random.permutation(SENTENCE.split())[: 3 + i % 9]) for i in range(80)]
+    return drawn(80)
 
 
 def counts(text: str) -> np.ndarray:
@@ -112,7 +117,7 @@ def test_loading_a_tap_asks_for_trust(tmp_path: Path) -> None:
 
 
 def test_evaluator_reports_norms_and_tells_novel_texts_apart(texts: list[str]) -> None:
-    novel = {"letters": ["zzqx jjqz " * (1 + i % 3) for i in range(20)], "same": texts[:20]}
+    novel = {"letters": ["zzqx jjqz " * (1 + i % 3) for i in range(20)], "same": drawn(40, seed=1)}
     evaluator = NormEvaluator(texts, novel, name="held_out")
     found = evaluator(letters(Normalize()))
     norms = np.array([np.linalg.norm(counts(text)) for text in texts])
@@ -123,6 +128,13 @@ def test_evaluator_reports_norms_and_tells_novel_texts_apart(texts: list[str]) -
     assert 0.3 < kinds[1] < 0.7
     assert evaluator.primary_metric == "held_out_novelty_auroc"
     assert found[evaluator.primary_metric] == pytest.approx(np.mean(kinds))
+
+
+def test_evaluator_compares_novel_texts_with_texts_that_its_reference_does_not_hold(
+    texts: list[str],
+) -> None:
+    found = NormEvaluator(texts, {"reference": texts[::2]})(letters(Normalize()))
+    assert found["novelty_auroc"] < 0.45  # what the reference holds is its own neighbour
 
 
 def test_evaluator_without_novel_texts_reports_norms_alone(texts: list[str]) -> None:
@@ -161,5 +173,7 @@ def test_from_model_fits_to_raw_embeddings(texts: list[str]) -> None:
     z = np.stack([counts(text) for text in texts])
     same = EmbeddingTrust.fit(z, known_bad=np.stack([counts(text) for text in bad]))
     assert np.array_equal(found.novelty(z), same.novelty(z))
+    assert found.verdict == same.verdict
+    assert found.verdict.of("new")
     with pytest.raises(ValueError, match="covariates must be given with at least 200 rows"):
         EmbeddingTrust.from_model(model, texts, covariates={"length": length})
