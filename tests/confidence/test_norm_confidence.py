@@ -246,6 +246,20 @@ def test_trust_is_the_auroc_of_left_out_neighbours() -> None:
     assert NormConfidence.fit(z, 0 * labels).trust is None  # all right: nothing to tell
 
 
+def test_trust_is_of_the_score_given_covariates() -> None:
+    rng = np.random.default_rng(0)
+    length, sure = rng.uniform(1, 8, size=1000), rng.random(1000) + 0.3
+    labels = rng.integers(3, size=1000)
+    z = np.eye(3)[labels] * sure[:, None] + 0.35 * rng.normal(size=(1000, 3))
+    z *= (length * sure / np.linalg.norm(z, axis=1))[:, None]
+    blind = NormConfidence.fit(z, labels).trust
+    with pytest.warns(UserWarning, match="length explains"):
+        given = NormConfidence.fit(z, labels, {"length": length}).trust
+    assert blind is not None
+    assert given is not None
+    assert given > blind + 0.05
+
+
 def test_trust_leaves_each_row_out_among_its_copies() -> None:
     # alike in direction and never in label, so a row that could vote would be its own neighbour
     z = np.eye(2).repeat(10, 0) * np.linspace(1, 2, 20)[:, None]

@@ -7,6 +7,7 @@ from normscope.confidence.norm_confidence import NormConfidence
 from normscope.confidence.raw import check_not_normalised
 from normscope.confidence.reference import LEAST
 from normscope.confidence.sureness import Sureness
+from normscope.confidence.trust import norm_trust
 from normscope.confidence.verdict import Finding, Verdict
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Sureness",
     "Verdict",
     "check_not_normalised",
+    "norm_trust",
     "reliability",
 ]

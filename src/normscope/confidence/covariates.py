@@ -11,7 +11,7 @@ import numpy as np
 from normscope._checks import invalid
 from normscope.evaluation.inputs import Values, column, described
 
-Covariates = Mapping[str, Values] | Values
+Covariates = Mapping[str, Values] | Values  # or a data frame
 
 LEAST_ROWS = 50  # in a bin
 _MOST_BINS = 64  # each then keeps a thousand of the 65,537 values of the reference
@@ -30,10 +30,10 @@ def columns_of(covariates: Covariates | None, *, rows: int) -> dict[str, np.ndar
     """
     if covariates is None:
         return {}
-    if hasattr(covariates, "columns") and not isinstance(covariates, Mapping):
-        covariates = {str(name): covariates[name] for name in covariates.columns}
+    if (frame := getattr(covariates, "columns", None)) is not None:
+        covariates = {str(name): np.asarray(covariates[name]) for name in frame}
     if not isinstance(covariates, Mapping):
-        if isinstance(covariates, (list, tuple)):
+        if isinstance(covariates, list):
             covariates = np.asarray(covariates)
         if covariates.ndim != 2 or len(covariates) != rows:
             constraint = f"columns by name, or one array ({rows}, c)"

@@ -12,6 +12,7 @@ from normscope.confidence.held_out import HeldOut
 from normscope.confidence.verdict import Finding, in_words
 from normscope.evaluation.ranks import auroc_interval
 
+_WORTH = 0.01
 Bits = dict[str, np.ndarray]  # part -> minus the binary logarithm of its p-values, (n,)
 
 
@@ -25,7 +26,7 @@ class Delivered:
     Attributes:
         parts: those that are used.
         held_out: None with one part alone, whose bits are delivered as they are.
-        by: "rule", or "known bad rows".
+        by: what chose them.
     """
 
     parts: tuple[str, ...]
@@ -42,8 +43,7 @@ class Delivered:
     def __str__(self) -> str:
         """What it is, in a sentence."""
         how = in_words(self.parts) + (" together" if len(self.parts) > 1 else " alone")
-        why = "by rule: no known bad rows were given" if self.by == "rule" else f"by {self.by}"
-        return f"Novelty is {how}, chosen {why}."
+        return f"Novelty is {how}, chosen by {self.by}."
 
     def bits(self, found: Bits) -> np.ndarray:
         """Of rows with these parts, (n,)."""
@@ -62,14 +62,15 @@ def together(parts: tuple[str, ...], found: Bits) -> np.ndarray:
 
 def by_rule(parts: tuple[str, ...], usual: Bits) -> Delivered:
     """All the parts together."""
-    return Delivered.of(parts, usual, by="rule")
+    return Delivered.of(parts, usual, by="rule: no known bad rows were given")
 
 
 def chosen(parts: tuple[str, ...], usual: Bits, bad: Bits) -> tuple[Delivered, tuple[Finding, ...]]:
     """The parts that known bad rows favour, beyond chance, over those of the rule.
 
-    They must separate known bad rows from held-out ones better than the rule's do, with 95 %
-    confidence after Bonferroni's correction for the number of choices.
+    They must separate known bad rows from held-out ones better than the rule's do, by an AUROC of
+    .01 with 95 % confidence after Bonferroni's correction for the number of choices. Neighbours
+    stay among them: other kinds of new rows than those known need them.
 
     Args:
         parts: those of the rule.
@@ -79,15 +80,17 @@ def chosen(parts: tuple[str, ...], usual: Bits, bad: Bits) -> tuple[Delivered, t
     positive = np.repeat([False, True], [len(rows[parts[0]]) for rows in (usual, bad)])
     both = {name: np.concatenate([usual[name], bad[name]]) for name in usual}
     rule = together(parts, both)
-    choices = [c for n in range(1, len(both) + 1) for c in combinations(both, n) if c != parts]
+    sizes = range(1, len(both) + 1)
+    choices = [c for n in sizes for c in combinations(both, n) if "neighbours" in c and c != parts]
     wider = NormalDist().inv_cdf(1 - 0.025 / max(1, len(choices))) / 1.96
     best, gained = parts, 0.0
     for choice in choices:
         gain, low, _ = auroc_interval(together(choice, both), positive, beside=rule)
-        if gain - wider * (gain - low) > 0 and gain > gained:
+        if gain - wider * (gain - low) > _WORTH and gain > gained:
             best, gained = choice, gain
     findings = tuple(
         Finding(name, "new", auroc_interval(both[name], positive), None, used=name in best)
         for name in both
     )
-    return Delivered.of(best, usual, by="known bad rows"), findings
+    by = "known bad rows" if best != parts else "rule: known bad rows favour no others"
+    return Delivered.of(best, usual, by=by), findings

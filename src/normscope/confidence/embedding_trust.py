@@ -116,7 +116,7 @@ class EmbeddingTrust:
         usual = space.measured(some.z, own=torch.from_numpy(held), progress=progress)
         raw = not alike(known.norms)
         parts = Parts.of(usual, some.x, raw=raw)
-        bits = parts.bits(usual, some.x)
+        bits = parts.left_out(usual, some.x)
         rule = by_rule(parts.rule, bits)
         found = cls(
             int(known.z.shape[1]),
@@ -226,10 +226,17 @@ class EmbeddingTrust:
         """
         rows = self._rows(z, covariates)
         found = self._columns(rows, self._said)
-        bits = {name: found.pop(name) for name in self._parts.held_out}
-        rest = {name: found.get(name) for name in ("answer", "confidence")}
-        p_value = 2.0 ** -found["novelty"]
-        return Explained(status=rows.status, p_value=p_value, bits=bits, **(found | rest))
+        return Explained(
+            status=rows.status,
+            novelty=found["novelty"],
+            p_value=2.0 ** -found["novelty"],
+            speaks=found["speaks"],
+            bits={name: found[name] for name in self._parts.held_out},
+            nearest=found["nearest"],
+            distance=found["distance"],
+            answer=found.get("answer"),
+            confidence=found.get("confidence"),
+        )
 
     def _said(self, rows: Measured, x: np.ndarray) -> Columns:
         """What `explain` says of rows that can be judged."""
@@ -240,7 +247,7 @@ class EmbeddingTrust:
             **bits,
             "novelty": novelty,
             "speaks": np.where(novelty >= _SPEAKS, loudest, ""),
-            "nearest": rows.near.index[:, 0].numpy(),
+            "nearest": rows.near.rows[:, 0].numpy(),
             "distance": rows.near.distance[:, 0].double().numpy(),
         }
         if self._voters is not None:

@@ -10,7 +10,7 @@ from normscope.confidence.covariates import Plain, Smooth
 from normscope.confidence.reference import left_out_residuals
 
 _TAIL = 0.05  # the share of held-out rows whose excess tells how the tail goes on
-_TINY = np.finfo(float).tiny
+_LEAST = 1e-6  # of the scale, where scores, logarithms, are all alike
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,15 @@ class HeldOut:
         """Minus the binary logarithm of the p-values, (n,); NaN where a score or covariate is."""
         if isinstance(self.way, Smooth) and x is not None:
             scores = self.way.place(np.exp(scores), x)[0]
+        return self._bits(scores)
+
+    def left_out(self, scores: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """`bits` of the held-out rows themselves, given covariates by a fit to the others."""
+        if isinstance(self.way, Smooth) and x is not None:
+            scores = left_out_residuals(np.exp(scores), x)
+        return self._bits(scores)
+
+    def _bits(self, scores: np.ndarray) -> np.ndarray:
         within = -np.log2(np.interp(scores, self.scores, self.p))
         beyond = np.maximum(scores - self.scores[-1], 0)
         return within + beyond / (self.scale * np.log(2))
@@ -77,7 +86,7 @@ def _mean_excess(ordered: np.ndarray) -> float:
     few = min(len(ordered) - 1, max(5, round(_TAIL * len(ordered))))
     excess = float((ordered[-few:] - ordered[-few - 1]).mean())
     spread = float(ordered[-1] - ordered[0])
-    return max(excess, 1e-3 * spread, _TINY)
+    return max(excess, 1e-3 * spread, _LEAST)
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,11 @@ class TwoSided:
 
     def bits(self, scores: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         """Minus the binary logarithm of twice the smaller p-value, at least zero, (n,)."""
-        small, large = self.small.bits(-scores, x), self.large.bits(scores, x)
-        return np.maximum(np.maximum(small, large) - 1, 0.0)
+        return _either(self.small.bits(-scores, x), self.large.bits(scores, x))
+
+    def left_out(self, scores: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """`bits` of the held-out rows themselves, given covariates by a fit to the others."""
+        return _either(self.small.left_out(-scores, x), self.large.left_out(scores, x))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, for a file."""
@@ -111,6 +123,10 @@ class TwoSided:
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> TwoSided:
         """Rebuild it from `arrays`."""
         return cls(*(HeldOut.from_arrays(below(side, arrays)) for side in ("small", "large")))
+
+
+def _either(small: np.ndarray, large: np.ndarray) -> np.ndarray:
+    return np.maximum(np.maximum(small, large) - 1, 0.0)
 
 
 def below(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from normscope.confidence.delivered import Bits
 from normscope.confidence.held_out import HeldOut, TwoSided, below
 from normscope.confidence.measured import Measured
+
+Given = tuple[np.ndarray, np.ndarray | None]
 
 _NEAR = 5  # neighbours, whose mean distance is the part's score
 _FLOOR = 1e-3  # of the usual distance: below it, distances are not told apart
@@ -78,21 +82,27 @@ class Parts:
 
     def bits(self, rows: Measured, x: np.ndarray) -> Bits:
         """Minus the binary logarithm of the p-values, by part, (n,) each."""
-        scores = _scores(rows, self.floor)
-        return {
-            name: held.bits(scores[name.removesuffix("_given")], None if name == "norm" else x)
-            for name, held in self.held_out.items()
-        }
+        return {name: held.bits(*given) for name, held, given in self._each(rows, x)}
+
+    def left_out(self, usual: Measured, x: np.ndarray) -> Bits:
+        """`bits` of the held-out rows themselves, given covariates by a fit to the others."""
+        return {name: held.left_out(*given) for name, held, given in self._each(usual, x)}
 
     def ranks(self, rows: Measured, x: np.ndarray) -> dict[str, np.ndarray]:
         """From 0 to 1, (n,) each: the share of held-out rows of smaller norm, or newer."""
-        scores, found = _scores(rows, self.floor), {}
-        for name, held in self.held_out.items():
-            score, given = scores[name.removesuffix("_given")], None if name == "norm" else x
+        found = {}
+        for name, held, (score, given) in self._each(rows, x):
             if isinstance(held, TwoSided):
                 held, score = held.small, -score
             found[name] = 2.0 ** -held.bits(score, given)
         return found
+
+    def _each(self, rows: Measured, x: np.ndarray) -> Iterator[tuple[str, Any, Given]]:
+        """Each part, its held-out rows, and the scores and covariates to look up there."""
+        scores = _scores(rows, self.floor)
+        for name, held in self.held_out.items():
+            score = scores[name.removesuffix("_given")]
+            yield name, held, (score, None if name == "norm" else x)
 
     def loudest(self, used: tuple[str, ...], rows: Measured, x: np.ndarray) -> np.ndarray:
         """Which of the parts that are used has the smallest p-value, and a norm's side, (n,)."""

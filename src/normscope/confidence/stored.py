@@ -60,7 +60,7 @@ def save(
     if sureness is not None:
         said["sureness"] = sureness.said()
         arrays |= _under("sureness", {"moments": sureness.moments, "weights": sureness.weights})
-    tensors |= {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
+    tensors |= {k: torch.from_numpy(np.array(v, order="C")) for k, v in arrays.items()}
     metadata = {"kind": _KIND, "version": _VERSION, "said": json.dumps(said)}
     with whole_file(path) as partial:
         save_file(tensors, partial, metadata=metadata)
@@ -85,9 +85,13 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _fields(said: dict[str, Any], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    bank = Bank.from_arrays(below("bank", tensors), rows=int(said["rows"]))
-    cluster = Cluster(tensors["cluster.mean"], tensors["cluster.factor"], **said["cluster"])
-    arrays = {k: v.numpy() for k, v in tensors.items() if not k.startswith("bank.")}
+    kept = {k.removeprefix("bank."): v.clone() for k, v in tensors.items() if "bank." in k}
+    bank = Bank.from_arrays(kept, rows=int(said["rows"]))
+    cluster = Cluster(
+        tensors["cluster.mean"].clone(), tensors["cluster.factor"].clone(), **said["cluster"]
+    )
+    # copies lie in memory as the arrays that were saved did, on which the last bit may depend
+    arrays = {k: v.numpy().copy() for k, v in tensors.items() if not k.startswith("bank.")}
     together = below("delivered", arrays)
     delivered = Delivered(
         tuple(said["delivered"]["parts"]),
@@ -109,11 +113,12 @@ def _fields(said: dict[str, Any], tensors: dict[str, torch.Tensor]) -> dict[str,
 
 
 def _verdict(said: dict[str, Any]) -> Verdict:
-    findings = tuple(
-        Finding(**{k: tuple(v) if isinstance(v, list) else v for k, v in finding.items()})
-        for finding in said.pop("findings")
-    )
-    return Verdict(**{**said, "findings": findings, "warnings": tuple(said["warnings"])})
+    findings = []
+    for finding in said["findings"]:
+        adds = None if finding["adds"] is None else tuple(finding["adds"])
+        findings.append(Finding(**{**finding, "auroc": tuple(finding["auroc"]), "adds": adds}))
+    lists = {"findings": tuple(findings), "warnings": tuple(said["warnings"])}
+    return Verdict(**{**said, **lists})
 
 
 def _voters(said: dict[str, Any] | None, tensors: dict[str, torch.Tensor]) -> Voters | None:

@@ -48,7 +48,7 @@ def vote(near: Neighbours, labels: Tensor, *, k: int) -> Vote:
     """
     winners, shares = [], []
     rows = max(1, _PAIRS // k**2)
-    for distance, index in zip(near.distance.split(rows), near.index.split(rows), strict=True):
+    for distance, index in zip(near.distance.split(rows), near.rows.split(rows), strict=True):
         cast = labels[index[:, :k]]  # n k
         weight = (-distance[:, :k] / _TEMPERATURE).softmax(1)
         alike = cast[:, :, None] == cast[:, None, :]

@@ -51,7 +51,7 @@ class Voters:
             own: which rows these are, (n,).
         """
         truth = self.labels[own].numpy()
-        most = near.index.shape[1]
+        most = near.rows.shape[1]
         sizes = sorted({min(k, most) for k in _VOTERS})
         right = {k: vote(near, self.labels, k=k).winner == truth for k in sizes}
         best = max(sizes, key=lambda k: right[k].mean())

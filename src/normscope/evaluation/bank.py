@@ -30,7 +30,7 @@ class Neighbours(NamedTuple):
     """The nearest rows of a bank."""
 
     distance: Tensor  # one less the cosine, ascending, (n, k)
-    index: Tensor  # whose, (n, k)
+    rows: Tensor  # whose, (n, k)
 
 
 class Bank:
@@ -69,7 +69,7 @@ class Bank:
             progress: called with the queries done and all of them.
 
         >>> eye = torch.eye(3).repeat(2, 1)
-        >>> Bank.of(eye, way="exact").nearest(eye[:1], k=1, own=torch.tensor([0])).index
+        >>> Bank.of(eye, way="exact").nearest(eye[:1], k=1, own=torch.tensor([0])).rows
         tensor([[3]])
         """
         wanted = k if own is None else k + 1
@@ -101,7 +101,7 @@ class Bank:
             return n * _FAISS_SECONDS
         bank = self._directions[:_TRIED]
         q = bank[: min(256, len(bank))]
-        bank @ q[:1].T  # the first call may load a library
+        torch.mm(bank, q[:1].T)  # the first call may load a library
         start = time.perf_counter()
         products = bank @ q.T
         products[0, 0].item()  # waits for a GPU
@@ -141,10 +141,10 @@ def chosen_search(search: str, *, rows: int) -> tuple[Way, int]:
 
 def _without(found: Neighbours, own: Tensor) -> Neighbours:
     """The neighbours except the row itself; if its equals crowd it out, except the last."""
-    mine = found.index == own[:, None]
+    mine = found.rows == own[:, None]
     mine[:, -1] |= ~mine.any(1)
     rest = (~mine).nonzero()[:, 1].view(len(own), -1)  # all columns but one, in order
-    return Neighbours(found.distance.gather(1, rest), found.index.gather(1, rest))
+    return Neighbours(found.distance.gather(1, rest), found.rows.gather(1, rest))
 
 
 def _inverted_lists(directions: Tensor) -> Any:

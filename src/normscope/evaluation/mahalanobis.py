@@ -56,7 +56,9 @@ class Cluster:
         share = share.clamp(min=1e-9)
         shrunk = (1 - share) * covariance
         shrunk.diagonal().add_(share * level)
-        return cls(mean, torch.linalg.cholesky(shrunk), float(share), float(level), m)
+        # row by row, as a file would keep it: a solution has the same bits then
+        factor = torch.linalg.cholesky(shrunk).contiguous()
+        return cls(mean, factor, float(share), float(level), m)
 
     def squared_distance(self, z: Tensor) -> Tensor:
         """Of each row of z, (n,)."""
