@@ -310,6 +310,18 @@ def test_calibrate_recovers_a_monotone_model(n, method, chosen) -> None:
     assert (np.diff(got[np.argsort(test_norms)]) >= -1e-12).all()
 
 
+def test_a_calibration_that_says_one_number_is_called_flat() -> None:
+    confidence = NormConfidence.fit(directed(gamma(20_000, 99)))
+    norms, correct, _ = model(3000, 0)
+    assert not confidence.calibrate(directed(norms), correct).flat
+    coin = np.random.default_rng(0).random(3000) < 0.75
+    for method in ("logistic", "isotonic"):
+        with pytest.warns(UserWarning, match=r"the confidence is flat: it says about 0\.7"):
+            found = confidence.calibrate(directed(norms), coin, method=method)
+        assert found.flat
+        assert found.ece < 0.03  # which would look perfect
+
+
 def test_ece_is_of_rows_held_out() -> None:
     # where the norm says nothing, an isotonic map believes its own rows and errs on others
     confidence = NormConfidence.from_norms(gamma(2000))
@@ -376,7 +388,7 @@ def test_a_saved_confidence_is_the_same_when_loaded(tmp_path, conditional, calib
         )
     z = directed(queries)
     if calibrated:
-        one.calibrate(z, np.arange(2000) % 3 > 0, asked)
+        one.calibrate(z, one.score(z, asked) > np.random.default_rng(0).random(2000), asked)
     one.save(tmp_path / "saved")
     other = NormConfidence.load(tmp_path / "saved")
     assert os.listdir(tmp_path) == ["saved"]

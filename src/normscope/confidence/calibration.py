@@ -11,6 +11,8 @@ Method = Literal["isotonic", "logistic"]
 
 _FOLDS = 5
 _BINS = 15  # Guo et al., 2017
+FLAT = "the confidence is flat"
+FLAT_WITHIN = 0.05  # probabilities that lie within so little of each other
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ class Calibration:
     count: np.ndarray
     parameters: np.ndarray
 
+    @property
+    def flat(self) -> bool:
+        """Whether it says much the same of every row: then a small error proves nothing.
+
+        Bins with less than a twentieth of the rows do not count.
+        """
+        common = self.confidence[20 * self.count >= self.count.sum()]
+        return bool(np.ptp(common) < FLAT_WITHIN)
+
     def probability(self, score: np.ndarray) -> np.ndarray:
         """The probability of being right, (n,), non-decreasing in the score; NaN for NaN."""
         return _mapped(self.method, self.parameters, score)
@@ -63,6 +74,14 @@ def calibration(score: np.ndarray, correct: np.ndarray, *, method: Method) -> Ca
         accuracy=accuracy,
         count=count,
         parameters=_fitted(method, score, correct),
+    )
+
+
+def flat_warning(right: float, ece: float) -> str:
+    """What to know of a confidence that is flat."""
+    return (
+        f"{FLAT}: it says about {right:.2f} of every row. Its small calibration error ({ece:.3f}) "
+        "is that of one number, not of knowledge."
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from normscope._checks import invalid
+from normscope.confidence.calibration import FLAT
 from normscope.confidence.covariates import LEAST_ROWS, Covariates
 from normscope.confidence.delivered import Bits, Delivered, by_rule, chosen
 from normscope.confidence.explained import Explained, blank
@@ -22,7 +23,7 @@ from normscope.confidence.raw import WAY_OUT, alike, check_not_normalised
 from normscope.confidence.reference import LEAST
 from normscope.confidence.rows import Rows, all_usable, rows_of
 from normscope.confidence.stored import load, save
-from normscope.confidence.sureness import FLAT, Sureness, sureness
+from normscope.confidence.sureness import Sureness, sureness
 from normscope.confidence.verdict import Verdict
 from normscope.confidence.voters import Voters
 from normscope.evaluation.bank import Search, chosen_search

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.confidence.delivered import Delivered
+from normscope.confidence.foreign import check_kind, only_of
 from normscope.confidence.held_out import HeldOut, below
 from normscope.confidence.measured import Space
 from normscope.confidence.parts import Parts
@@ -23,7 +23,7 @@ from normscope.confidence.voters import Voters
 from normscope.evaluation.bank import Bank
 from normscope.evaluation.mahalanobis import Cluster
 
-_KIND, _VERSION = "normscope.EmbeddingTrust", "1"
+_KIND, _VERSION = "normscope.EmbeddingTrust", 1
 
 
 def save(
@@ -61,7 +61,7 @@ def save(
         said["sureness"] = sureness.said()
         arrays |= _under("sureness", {"moments": sureness.moments, "weights": sureness.weights})
     tensors |= {k: torch.from_numpy(np.array(v, order="C")) for k, v in arrays.items()}
-    metadata = {"kind": _KIND, "version": _VERSION, "said": json.dumps(said)}
+    metadata = {"kind": _KIND, "version": str(_VERSION), "said": json.dumps(said)}
     with whole_file(path) as partial:
         save_file(tensors, partial, metadata=metadata)
 
@@ -70,18 +70,12 @@ def load(path: Path) -> dict[str, Any]:
     """The fields of an EmbeddingTrust; other or damaged files are refused."""
     from safetensors import safe_open
 
-    try:
+    with only_of("EmbeddingTrust", path, version=_VERSION):
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        version = metadata.get("version") if metadata.get("kind") == _KIND else None
-        fields = _fields(json.loads(metadata["said"]), tensors) if version == _VERSION else None
-    except Exception as error:  # damaged files raise errors of any kind
-        why = "nothing there" if isinstance(error, FileNotFoundError) else "another, or damaged"
-        raise _foreign(path, why) from None
-    if fields is None:
-        raise _foreign(path, "another kind" if version is None else f"version {version}")
-    return fields
+        check_kind(metadata.get("kind"), metadata.get("version"), kind=_KIND, version=_VERSION)
+        return _fields(json.loads(metadata["said"]), tensors)
 
 
 def _fields(said: dict[str, Any], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -137,8 +131,3 @@ def _sureness(said: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> Sur
 
 def _under(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{name}.{k}": v for k, v in arrays.items()}
-
-
-def _foreign(path: Path, got: str) -> ValueError:
-    constraint = f"a file that EmbeddingTrust.save wrote, version {_VERSION}"
-    return invalid(str(path), constraint, got, "Fit and save it again.")

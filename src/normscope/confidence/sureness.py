@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from normscope.confidence.calibration import logistic_weights, reliability, sigmoid
+from normscope.confidence.calibration import (
+    FLAT_WITHIN,
+    flat_warning,
+    logistic_weights,
+    reliability,
+    sigmoid,
+)
 from normscope.confidence.verdict import Finding, Interval, in_words
 from normscope.evaluation.ranks import auroc_interval
 
@@ -15,8 +21,6 @@ Features = dict[str, np.ndarray]  # by part, (n,): what should be surer is highe
 
 _FOLDS = 5
 _RIDGE = 1.0
-FLAT = "the confidence is flat"
-_FLAT = 0.05  # nine tenths of the probabilities lie within so little
 _FEWEST = 5  # right rows, and wrong ones: fewer than one a fold
 
 
@@ -47,7 +51,7 @@ class Sureness:
     @property
     def flat(self) -> bool:
         """Whether it says much the same of every row: then its calibration proves nothing."""
-        return self.spread < _FLAT or not self.auroc[1] > 0.5
+        return self.spread < FLAT_WITHIN or not self.auroc[1] > 0.5
 
     def probability(self, features: Features) -> np.ndarray:
         """The probability of being right, (n,); NaN where a feature is."""
@@ -65,12 +69,7 @@ class Sureness:
 
     def warning(self) -> str | None:
         """What to know of a model that is flat."""
-        if not self.flat:
-            return None
-        return (
-            f"{FLAT}: it says about {self.right:.2f} of every row. Its small "
-            f"calibration error ({self.ece:.3f}) is that of one number, not of knowledge."
-        )
+        return flat_warning(self.right, self.ece) if self.flat else None
 
     def said(self) -> dict[str, Any]:
         """What is not an array, for a file."""

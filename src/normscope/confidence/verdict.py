@@ -87,8 +87,8 @@ class Verdict:
 
     def __str__(self) -> str:
         """All of it, a line each."""
-        lines = [self.novelty, *map(str, self.of("new").values())]
-        lines += [self.confidence, *map(str, self.of("right").values())]
+        lines = [self.novelty, *(f"- {finding}" for finding in self.of("new").values())]
+        lines += [self.confidence, *(f"- {finding}" for finding in self.of("right").values())]
         return "\n".join([*lines, *(f"Warning: {line}" for line in self.warnings)])
 
 
