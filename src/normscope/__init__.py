@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from normscope import evaluation, losses, theory
-from normscope.confidence import NormConfidence
+from normscope.confidence import EmbeddingTrust, NormConfidence
 from normscope.engine import RunResult, RunSpec, train
 from normscope.interventions import (
     GradScale,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "EmbeddingTrust",
     "GradScale",
     "NormConfidence",
     "NormMonitor",

@@ -246,6 +246,20 @@ def test_trust_is_the_auroc_of_left_out_neighbours() -> None:
     assert NormConfidence.fit(z, 0 * labels).trust is None  # all right: nothing to tell
 
 
+def test_trust_is_of_the_score_given_covariates() -> None:
+    rng = np.random.default_rng(0)
+    length, sure = rng.uniform(1, 8, size=1000), rng.random(1000) + 0.3
+    labels = rng.integers(3, size=1000)
+    z = np.eye(3)[labels] * sure[:, None] + 0.35 * rng.normal(size=(1000, 3))
+    z *= (length * sure / np.linalg.norm(z, axis=1))[:, None]
+    blind = NormConfidence.fit(z, labels).trust
+    with pytest.warns(UserWarning, match="length explains"):
+        given = NormConfidence.fit(z, labels, {"length": length}).trust
+    assert blind is not None
+    assert given is not None
+    assert given > blind + 0.05
+
+
 def test_trust_leaves_each_row_out_among_its_copies() -> None:
     # alike in direction and never in label, so a row that could vote would be its own neighbour
     z = np.eye(2).repeat(10, 0) * np.linspace(1, 2, 20)[:, None]
@@ -294,6 +308,18 @@ def test_calibrate_recovers_a_monotone_model(n, method, chosen) -> None:
     got = confidence.probability(directed(test_norms))
     assert np.abs(got - truth).mean() < 0.04
     assert (np.diff(got[np.argsort(test_norms)]) >= -1e-12).all()
+
+
+def test_a_calibration_that_says_one_number_is_called_flat() -> None:
+    confidence = NormConfidence.fit(directed(gamma(20_000, 99)))
+    norms, correct, _ = model(3000, 0)
+    assert not confidence.calibrate(directed(norms), correct).flat
+    coin = np.random.default_rng(0).random(3000) < 0.75
+    for method in ("logistic", "isotonic"):
+        with pytest.warns(UserWarning, match=r"the confidence is flat: it says about 0\.7"):
+            found = confidence.calibrate(directed(norms), coin, method=method)
+        assert found.flat
+        assert found.ece < 0.03  # which would look perfect
 
 
 def test_ece_is_of_rows_held_out() -> None:
@@ -362,7 +388,7 @@ def test_a_saved_confidence_is_the_same_when_loaded(tmp_path, conditional, calib
         )
     z = directed(queries)
     if calibrated:
-        one.calibrate(z, np.arange(2000) % 3 > 0, asked)
+        one.calibrate(z, one.score(z, asked) > np.random.default_rng(0).random(2000), asked)
     one.save(tmp_path / "saved")
     other = NormConfidence.load(tmp_path / "saved")
     assert os.listdir(tmp_path) == ["saved"]
@@ -463,11 +489,14 @@ def test_calibration_refuses_wrong_arguments_in_one_line() -> None:
         (lambda: fit(bad), "reference must be of finite norms above zero, got '1 NaN, 1 inf"),
         (lambda: fit(bad), r"3 zero of 300 rows'\. Leave these rows out"),
         (lambda: fit(z[:19]), "reference must be at least 20 rows, got 19"),
-        (lambda: fit(unit), r"embeddings must be raw, got 'norms that are all 1'\. They were norm"),
-        (lambda: fit(torch.tensor(unit).half()), "embeddings must be raw"),
+        (
+            lambda: fit(unit),
+            "reference must be raw, got 'norms that are all 1: they carry nothing'",
+        ),
+        (lambda: fit(torch.tensor(unit).half()), "reference must be raw"),
         (lambda: fit(z.astype(int)), r"reference must be floating-point rows \(n, d\), got 'int64"),
         (lambda: fit(z[0]), "reference must be floating-point rows"),
-        (lambda: fit(z, right[:3]), "labels must be an integer tensor"),
+        (lambda: fit(z, right[:3]), "labels must be a whole number or a string for each of 300"),
         (lambda: fit(z, None, x), r"covariates must be columns by name, or one array \(300, c\)"),
         (lambda: fit(z, None, {"x": x[:3]}), r"covariates\['x'\] must be numbers of shape \(300"),
         (lambda: fit(z, None, {"x": x * np.nan}), "must be finite, got '300 that are not, of 300'"),

@@ -115,6 +115,10 @@ def test_curves_of_calibration_show_what_was_stored() -> None:
     reliability_curve(drawn, found)
     assert f"ECE {found['ece']:.3f}" in words(drawn)
     assert drawn.lines[1].get_xdata().tolist() == found["reliability"]["confidence"]
+    for flat in (False, True):
+        drawn = axes()
+        reliability_curve(drawn, {**found, "flat": flat})
+        assert ("(flat)" in words(drawn)) == flat
 
 
 @pytest.mark.parametrize(("side", "shown"), [(8, 8), (32, 32), (128, 64)])

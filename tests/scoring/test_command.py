@@ -168,7 +168,9 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
         (["--covariate", "size"], "z.npz must be a file with 'size'"),
         (["--save-reference", "kept.csv"], "--save-reference must be a .npz in a folder"),
         (["--save-reference", "z.npz"], "--save-reference must be a new file"),
-        (["--reference", "unit.npy"], "embeddings must be raw"),
+        (["--reference", "unit.npy"], "reference must be raw"),
+        (["--reference", "r.npy", "unit"], "unit.npy must be raw, as the reference was"),
+        (["--reference", "r.npy", "unit"], "leave out its Normalize module"),
         (["--reference", "narrow.npy"], "FILE must have 3 columns as --reference has, got 8."),
         (["--reference", "old.csv"], "old.csv must be a run's folder or one of"),
         (["--reference", "none.npy"], "No such file"),
@@ -185,10 +187,12 @@ def test_what_cannot_be_done_is_one_line_and_nothing_is_written(
     np.save(tmp_path / "few.npy", np.arange(3))
     (tmp_path / "old.csv").write_text("old")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    file = "unit.npy" if change[-1] == "unit" else "z.npz"
+    change = [word for word in change if word != "unit"]
     words = change if "--reference" in change else ["--reference", "r.npy", *change]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
-        run(lambda: app(["score", "z.npz", *words]))
+        run(lambda: app(["score", file, *words]))
     told = capsys.readouterr().err
     assert message in told
     assert len(told.splitlines()) == 1

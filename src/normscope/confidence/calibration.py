@@ -11,6 +11,8 @@ Method = Literal["isotonic", "logistic"]
 
 _FOLDS = 5
 _BINS = 15  # Guo et al., 2017
+FLAT = "the confidence is flat"
+FLAT_WITHIN = 0.05  # probabilities that lie within so little of each other
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ class Calibration:
     count: np.ndarray
     parameters: np.ndarray
 
+    @property
+    def flat(self) -> bool:
+        """Whether it says much the same of every row: then a small error proves nothing.
+
+        Bins with less than a twentieth of the rows do not count.
+        """
+        common = self.confidence[20 * self.count >= self.count.sum()]
+        return bool(np.ptp(common) < FLAT_WITHIN)
+
     def probability(self, score: np.ndarray) -> np.ndarray:
         """The probability of being right, (n,), non-decreasing in the score; NaN for NaN."""
         return _mapped(self.method, self.parameters, score)
@@ -63,6 +74,14 @@ def calibration(score: np.ndarray, correct: np.ndarray, *, method: Method) -> Ca
         accuracy=accuracy,
         count=count,
         parameters=_fitted(method, score, correct),
+    )
+
+
+def flat_warning(right: float, ece: float) -> str:
+    """What to know of a confidence that is flat."""
+    return (
+        f"{FLAT}: it says about {right:.2f} of every row. Its small calibration error ({ece:.3f}) "
+        "is that of one number, not of knowledge."
     )
 
 
@@ -91,7 +110,7 @@ def _mapped(method: Method, parameters: np.ndarray, score: np.ndarray) -> np.nda
     if method == "isotonic":
         return np.interp(score, *parameters)
     intercept, slope = parameters[:, 0]
-    return _sigmoid(intercept + slope * score)
+    return sigmoid(intercept + slope * score)
 
 
 def _isotonic(score: np.ndarray, correct: np.ndarray) -> np.ndarray:
@@ -112,30 +131,48 @@ def _isotonic(score: np.ndarray, correct: np.ndarray) -> np.ndarray:
 
 
 def _logistic(score: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """Intercept and slope, (2, 1), by Newton's steps; a falling slope is flattened.
+    """Intercept and slope, (2, 1); a falling slope is flattened."""
+    w = logistic_weights(score[:, None], correct)
+    if w[1] <= 0:
+        w = logistic_weights(score[:, None][:, :0], correct)
+        w = np.append(w, 0.0)
+    return w[:, None]
 
-    Targets are smoothed by Platt's (1999) prior, so that the best slope is finite.
+
+def logistic_weights(x: np.ndarray, correct: np.ndarray, *, ridge: float = 0.0) -> np.ndarray:
+    r"""Intercept and slopes, (1 + c,), by Newton's steps.
+
+    Targets are smoothed by Platt's (1999) prior, so that the best slopes are finite.
+
+    Args:
+        x: (n, c).
+        correct: bools, (n,).
+        ridge: half its multiple of the slopes' squares is added to the loss.
     """
     yes, no = int(correct.sum()), int((~correct).sum())
     target = np.where(correct, (yes + 1) / (yes + 2), 1 / (no + 2))
-    flat = np.array([np.log(target.mean() / (1 - target.mean())), 0.0])
-    x = np.stack([np.ones_like(score), score], 1)
+    x = np.concatenate([np.ones((len(x), 1)), x], 1)
+    penalty = np.full(x.shape[1], ridge)
+    penalty[0] = 0.0
 
     def loss(w: np.ndarray) -> float:
-        return float((np.logaddexp(0, x @ w) - target * (x @ w)).sum())
+        fit = (np.logaddexp(0, x @ w) - target * (x @ w)).sum()
+        return float(fit + (penalty * w * w).sum() / 2)
 
-    w = flat
+    w = np.zeros(x.shape[1])
+    w[0] = np.log(target.mean() / (1 - target.mean()))
     for _ in range(100):
-        p = _sigmoid(x @ w)
-        curvature = (x * (p * (1 - p))[:, None]).T @ x + 1e-9 * np.eye(2)
-        step = np.linalg.solve(curvature, x.T @ (p - target))
+        p = sigmoid(x @ w)
+        curvature = (x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty + 1e-9)
+        step = np.linalg.solve(curvature, x.T @ (p - target) + penalty * w)
         while loss(w - step) > loss(w) and np.abs(step).max() > 1e-10:
             step = step / 2
         w = w - step
         if np.abs(step).max() < 1e-10:
             break
-    return (w if w[1] > 0 else flat)[:, None]
+    return w
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(x / 2))  # without overflow
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """The logistic function, without overflow."""
+    return 0.5 * (1 + np.tanh(x / 2))

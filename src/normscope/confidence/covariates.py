@@ -11,7 +11,7 @@ import numpy as np
 from normscope._checks import invalid
 from normscope.evaluation.inputs import Values, column, described
 
-Covariates = Mapping[str, Values] | Values
+Covariates = Mapping[str, Values] | Values  # or a data frame
 
 LEAST_ROWS = 50  # in a bin
 _MOST_BINS = 64  # each then keeps a thousand of the 65,537 values of the reference
@@ -23,12 +23,18 @@ _KNOTS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 def columns_of(covariates: Covariates | None, *, rows: int) -> dict[str, np.ndarray]:
     """Covariates by name as float64, (n,) each; a 2-d array's are named c0, c1 and so on.
 
+    Columns come as a mapping or a data frame.
+
     >>> sorted(columns_of(np.zeros((5, 2)), rows=5))
     ['c0', 'c1']
     """
     if covariates is None:
         return {}
+    if (frame := getattr(covariates, "columns", None)) is not None:
+        covariates = {str(name): np.asarray(covariates[name]) for name in frame}
     if not isinstance(covariates, Mapping):
+        if isinstance(covariates, list):
+            covariates = np.asarray(covariates)
         if covariates.ndim != 2 or len(covariates) != rows:
             constraint = f"columns by name, or one array ({rows}, c)"
             raise invalid("covariates", constraint, described(covariates), "One number a row.")

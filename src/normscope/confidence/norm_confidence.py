@@ -12,11 +12,13 @@ import numpy as np
 
 from normscope._checks import invalid
 from normscope._files import whole_file
-from normscope.confidence.calibration import Calibration, calibration
+from normscope.confidence.calibration import Calibration, calibration, flat_warning
 from normscope.confidence.covariates import Covariates, columns_of, share_explained
+from normscope.confidence.foreign import check_kind, only_of
+from normscope.confidence.raw import check_not_normalised
 from normscope.confidence.reference import LEAST, ReferenceNorms, chosen_way, reference_norms
 from normscope.confidence.trust import norm_trust
-from normscope.evaluation.inputs import Values, column, row_norms, zero_one
+from normscope.evaluation.inputs import Values, column, embeddings_of, row_norms, zero_one
 
 _KIND, _VERSION = "normscope.NormConfidence", 1
 _SAID = ("names", "d", "explained", "trust", "warnings")
@@ -37,8 +39,8 @@ class NormConfidence:
         names: the covariates, in order.
         explained: the share of the variance of the log norm that each covariate explains: its
             correlation ratio over quantile bins.
-        trust: AUROC of the norm for whether the neighbours of a reference row give its label; near
-            .5 the norm is uninformative. None without labels.
+        trust: AUROC of `score` for whether the neighbours of a reference row give its label; near
+            .5 it is uninformative, below it misleads. None without labels.
         warnings: caveats on the scores, one a line.
         calibration: the result of `calibrate`; None before.
 
@@ -80,11 +82,12 @@ class NormConfidence:
                 50 rows each; "smooth" compares residuals of the log norm, as `Smooth` says. By
                 default binned for one covariate and smooth for more.
         """
+        reference = embeddings_of("reference", reference)
         norms = row_norms("reference", reference)
         found = cls.from_norms(norms, covariates=covariates, conditional=conditional)
         found.d = int(reference.shape[1])
         if labels is not None:
-            found.trust = norm_trust(reference, labels, norms)
+            found.trust = norm_trust(reference, labels, found.score_norms(norms, covariates))
         for line in found.warnings:
             python_warnings.warn(line, UserWarning, stacklevel=2)
         return found
@@ -158,6 +161,8 @@ class NormConfidence:
     ) -> Calibration:
         """Fit the probability of being right at each score, for `probability`.
 
+        If it is much the same at every score, a UserWarning says so.
+
         Args:
             z: raw embeddings, (n, d), at least 20, best not those of the reference.
             correct: whether each row's answer is right, bools, or zeros and ones, (n,).
@@ -175,8 +180,11 @@ class NormConfidence:
             raise invalid("z", constraint, f"{unknown:,} others", "Leave these rows out.")
         if method == "auto":
             method = "isotonic" if len(score) >= 1000 else "logistic"
-        self.calibration = calibration(score, right, method=method)
-        return self.calibration
+        found = self.calibration = calibration(score, right, method=method)
+        if found.flat:
+            line = flat_warning(float(right.mean()), found.ece)
+            python_warnings.warn(line, UserWarning, stacklevel=2)
+        return found
 
     def probability(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:
         """The probability of being right, (n,), non-decreasing in the score; NaN where that is."""
@@ -199,17 +207,11 @@ class NormConfidence:
     @classmethod
     def load(cls, path: Path | str) -> NormConfidence:
         """Read what `save` wrote; other or damaged files are refused."""
-        try:
+        with only_of("NormConfidence", path, version=_VERSION):
             with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            version = int(arrays["version"]) if str(arrays["kind"]) == _KIND else None
-            found = cls._restored(arrays) if version == _VERSION else None
-        except Exception as error:  # damaged files raise errors of any kind
-            why = "nothing there" if isinstance(error, FileNotFoundError) else "another, or damaged"
-            raise _foreign(path, why) from None
-        if found is None:
-            raise _foreign(path, "another kind" if version is None else f"version {version}")
-        return found
+            check_kind(arrays["kind"], arrays["version"], kind=_KIND, version=_VERSION)
+            return cls._restored(arrays)
 
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray]) -> NormConfidence:
@@ -233,10 +235,12 @@ class NormConfidence:
         return found
 
     def _norms(self, z: Values) -> np.ndarray:
+        z = embeddings_of("z", z)
         norms = row_norms("z", z)
         if self.d not in (None, z.shape[1]):
             constraint = f"of {self.d} columns, as the reference was"
             raise invalid("z", constraint, int(z.shape[1]), "Both come from one network.")
+        check_not_normalised("z", norms)
         return norms
 
     def _counts(
@@ -270,8 +274,3 @@ def _line(name: str, share: float, correlation: float) -> str:
         f"{correlation:+.2f}): scores are percentiles given it; without it, rows of "
         f"{'large' if correlation > 0 else 'small'} {name} would look surer."
     )
-
-
-def _foreign(path: Path | str, got: str) -> ValueError:
-    constraint = f"a file that NormConfidence.save wrote, version {_VERSION}"
-    return invalid(str(path), constraint, got, "Fit and save it again.")

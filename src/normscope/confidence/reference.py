@@ -10,12 +10,12 @@ import numpy as np
 from normscope._checks import invalid
 from normscope.confidence.covariates import LEAST_ROWS, Binned, Plain, Smooth
 from normscope.confidence.quantiles import Quantiles
+from normscope.confidence.raw import WAY_OUT, alike
 from normscope.evaluation.inputs import Values, column
 
 LEAST = 20  # rows
 _MOST = 65_537  # values that are kept: half a megabyte
 _FOLDS = 10
-_RAW = 1e-3  # std / mean of norms: of normalised rows, rounding gives 3e-4 in half precision
 _WAYS = {"plain": Plain, "binned": Binned, "smooth": Smooth}
 
 Way = Literal["plain", "binned", "smooth"]
@@ -34,7 +34,7 @@ class ReferenceNorms:
         place = _WAYS[way].fit(norms, x)
         values, cell = place.place(norms, x)
         if way == "smooth":
-            values = _left_out(norms, x)
+            values = left_out_residuals(norms, x)
         parts = int(cell.max()) + 1
         kept = [Quantiles.of(values[cell == i], most=_MOST // parts) for i in range(parts)]
         return cls(place, kept)
@@ -74,7 +74,7 @@ class ReferenceNorms:
         return cls(_WAYS[str(arrays["way"])](**fields), parts)
 
 
-def _left_out(norms: np.ndarray, x: np.ndarray) -> np.ndarray:
+def left_out_residuals(norms: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Residuals of each row given by a fit to the others, a tenth of the rows at a time.
 
     Those of a fit to the row itself are too small: new rows would look newer than they are.
@@ -103,10 +103,9 @@ def reference_norms(norms: Values) -> np.ndarray:
         raise invalid("reference", "of finite norms above zero", got, "Leave these rows out.")
     if len(usual) < LEAST:
         raise invalid("reference", f"at least {LEAST} rows", len(usual), "Give it more.")
-    scaled = usual / usual.max()  # whose squares do not overflow
-    if scaled.std() < _RAW * scaled.mean():
-        advice = "They were normalised; keep the model's raw output."
-        raise invalid("embeddings", "raw", f"norms that are all {usual[0]:.4g}", advice)
+    if alike(usual):
+        got = f"norms that are all {usual[0]:.4g}: they carry nothing"
+        raise invalid("reference", "raw", got, WAY_OUT)
     return usual
 
 

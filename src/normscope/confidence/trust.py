@@ -1,62 +1,89 @@
-"""Whether norms are informative: whether they predict if a row's neighbours are right."""
+"""The neighbours' vote on a row's class, and whether norms tell if it is right."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from normscope._checks import check_labels
-from normscope.evaluation.inputs import Values, tensor_of
-from normscope.evaluation.neighbours import nearest, tiles_for, wide
+from normscope._sphere import unit
+from normscope.evaluation.bank import Bank, Neighbours
+from normscope.evaluation.inputs import Values, classes_of, tensor_of
 from normscope.evaluation.ranks import auroc
 
 _ROWS = 10_000  # at most: all pairs of them are compared
 _TEMPERATURE = 0.1
+_PAIRS = 1 << 23  # of neighbours that are compared at once
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The neighbours' vote on the class of rows.
+
+    Attributes:
+        winner: the class with the highest share, (n,).
+        share: its share, (n,).
+    """
+
+    winner: np.ndarray
+    share: np.ndarray
+
+
+def vote(near: Neighbours, labels: Tensor, *, k: int) -> Vote:
+    r"""The vote of the k nearest, weighted by $\exp(\cos / 0.1)$, as in `knn`.
+
+    Memory does not grow with the number of classes.
+
+    Args:
+        near: neighbours, k or more.
+        labels: of the bank, integers, (m,).
+        k: how many vote.
+
+    >>> near = Neighbours(torch.tensor([[0.1, 0.1, 0.1]]), torch.tensor([[0, 2, 1]]))
+    >>> vote(near, torch.tensor([7, 7, 4]), k=3).share.round(3)
+    array([0.667])
+    """
+    winners, shares = [], []
+    rows = max(1, _PAIRS // k**2)
+    for distance, index in zip(near.distance.split(rows), near.rows.split(rows), strict=True):
+        cast = labels[index[:, :k]]  # n k
+        weight = (-distance[:, :k] / _TEMPERATURE).softmax(1)
+        alike = cast[:, :, None] == cast[:, None, :]
+        total = (alike * weight[:, None, :]).sum(2)  # n k: the share of each one's class
+        share, place = total.max(1)
+        winners.append(cast.gather(1, place[:, None])[:, 0])
+        shares.append(share)
+    return Vote(torch.cat(winners).numpy(), torch.cat(shares).double().numpy())
 
 
 @torch.no_grad()
-def norm_trust(z: Values, labels: Values, norms: np.ndarray) -> float | None:
-    """AUROC of the norm for whether a row's neighbours give its label, each row left out in turn.
+def norm_trust(z: Values, labels: object, score: np.ndarray) -> float | None:
+    """AUROC of a score for whether a row's neighbours give its label, each row left out in turn.
 
     The vote is that of `knn`, by a tenth of the rows but 200 at most, among at most 10,000 rows
     that a fixed seed draws. None if all neighbours are right, or all wrong.
 
     Args:
         z: raw embeddings, (n, d), finite.
-        labels: integers, (n,).
-        norms: of z, (n,).
+        labels: whole numbers or strings, (n,).
+        score: of the rows of z, (n,).
 
     >>> z, labels = torch.eye(4).repeat(5, 1), torch.arange(4).repeat(5)
     >>> norm_trust(z, labels, np.ones(20)) is None
     True
     """
-    z = tensor_of(z)
-    labels = tensor_of(labels).to(z.device)
-    check_labels(labels, z)
+    codes = torch.from_numpy(classes_of(labels, rows=len(z))[1])
+    rows = torch.arange(len(z))
     if len(z) > _ROWS:
-        drawn = np.sort(np.random.default_rng(0).choice(len(z), _ROWS, replace=False))
-        rows = torch.from_numpy(drawn).to(z.device)
-        z, labels, norms = z[rows], labels[rows], norms[drawn]
-    right = _left_out(z, labels, k=min(200, len(z) // 10))
-    value = auroc(norms, right)
+        rows = torch.from_numpy(np.random.default_rng(0).choice(len(z), _ROWS, replace=False))
+        rows = rows.sort().values
+    directions = unit(tensor_of(z)[rows])[0]
+    bank = Bank.of(directions, way="exact")
+    k = min(200, len(rows) // 10)
+    near = bank.nearest(directions, k=k, own=torch.arange(len(rows)))
+    right = vote(near, codes[rows], k=k).winner == codes[rows].numpy()
+    value = auroc(score[rows.numpy()], right)
     return None if math.isnan(value) else value
-
-
-def _left_out(z: Tensor, labels: Tensor, *, k: int) -> Tensor:
-    """Whether the vote of the k nearest other rows is a row's own label, (n,)."""
-    classes, label = labels.unique(return_inverse=True)
-    tiles = tiles_for(z, k=k + 1, classes=len(classes), item=wide(z, z).itemsize)
-    right = []
-    for own in torch.arange(len(z), device=z.device).split(tiles.queries):
-        similarity, index = nearest(z[own], z, k=k + 1, tiles=tiles)
-        self_found = index == own[:, None]
-        # a row whose equals crowd it out of its own neighbours gives up the last of them
-        self_found[:, -1] |= ~self_found.any(1)
-        nearness = similarity.masked_fill(self_found, -torch.inf) / _TEMPERATURE
-        vote = torch.zeros(len(own), len(classes), dtype=nearness.dtype, device=z.device)
-        vote.scatter_add_(1, label[index], nearness.softmax(1))
-        right.append(vote.argmax(1) == label[own])
-    return torch.cat(right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -130,7 +131,9 @@ def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] 
     except ValueError:  # all norms are alike: the network collapsed or has hardly begun
         return None
     half = np.arange(len(z)) % 2 == 0
-    fitted = confidence.calibrate(z[torch.from_numpy(half)], correct[half])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it is flat is among the results
+        fitted = confidence.calibrate(z[torch.from_numpy(half)], correct[half])
     held, right = z[torch.from_numpy(~half)], correct[~half]
     probability = confidence.probability(held)
     curve = risk_coverage(confidence.score(held), right)
@@ -138,6 +141,7 @@ def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] 
     ece, mean, accuracy, count = reliability(probability, right)
     return {
         "method": fitted.method,
+        "flat": fitted.flat,
         "ece": ece,
         "reliability": {
             "confidence": mean.tolist(),

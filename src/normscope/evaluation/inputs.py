@@ -61,17 +61,12 @@ def row_norms(name: str, z: Values) -> np.ndarray:
 
     Args:
         name: the name of z in errors.
-        z: embeddings, (n, d), of any floating type.
+        z: embeddings, (n, d), as `embeddings_of` takes them.
 
     >>> row_norms("z", np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float16))
     array([5., 0.])
     """
-    if isinstance(z, Tensor):
-        floating = z.is_floating_point()
-    else:
-        floating = isinstance(z, np.ndarray) and z.dtype.kind == "f"
-    if not floating or z.ndim != 2 or z.shape[1] == 0:
-        raise invalid(name, "floating-point rows (n, d)", described(z), "Pass raw embeddings.")
+    z = embeddings_of(name, z)
     rows = max(1, _CHUNK // z.shape[1])
     parts = [np.empty(0)]
     for start in range(0, len(z), rows):
@@ -79,6 +74,58 @@ def row_norms(name: str, z: Values) -> np.ndarray:
         # contiguous, so that the same row has the same norm to the last bit however it is kept
         parts.append(safe_norm(part.contiguous())[:, 0].cpu().numpy())
     return np.concatenate(parts)
+
+
+def embeddings_of(name: str, z: object) -> Values:
+    """Embeddings as an array or a tensor of floating-point rows, (n, d), of any floating type.
+
+    Args:
+        name: the name of z in errors.
+        z: an array or tensor; or a data frame, a column of vectors, or lists of numbers.
+
+    >>> embeddings_of("z", [[1.0, 2.0], [3.0, 4.0]]).shape
+    (2, 2)
+    """
+    array = z if isinstance(z, Tensor | np.ndarray) else _array_of(z)
+    if isinstance(array, Tensor):
+        floating = array.is_floating_point()
+    else:
+        floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    if array is None or not floating or array.ndim != 2 or array.shape[1] == 0:
+        got = described(z if array is None else array)
+        raise invalid(name, "floating-point rows (n, d)", got, "Pass raw embeddings.")
+    return array
+
+
+def _array_of(z: object) -> np.ndarray | None:
+    """Rows of numbers as an array, also of a column whose entries are vectors; None if ragged."""
+    try:
+        array = np.asarray(z)
+        if array.dtype == object and array.ndim == 1 and len(array):
+            array = np.stack([np.asarray(row) for row in array])
+    except (TypeError, ValueError):
+        return None
+    return array
+
+
+def classes_of(labels: object, *, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct classes, sorted, and which of them each row has, int64, (n,).
+
+    Args:
+        labels: whole numbers, bools or strings, (n,), of any kind of column.
+        rows: how many there must be.
+
+    >>> classes_of(["cat", "dog", "cat"], rows=3)
+    (array(['cat', 'dog'], dtype='<U3'), array([0, 1, 0]))
+    """
+    given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if given.dtype.kind in "OT" and all(isinstance(label, str) for label in given.flat):
+        given = given.astype(str)
+    if given.shape != (rows,) or given.dtype.kind not in "biuU":
+        constraint = f"a whole number or a string for each of {rows:,} rows"
+        raise invalid("labels", constraint, described(given), "Give each row of z its class.")
+    classes, codes = np.unique(given, return_inverse=True)
+    return classes, codes.astype(np.int64)
 
 
 def tensor_of(values: Values) -> Tensor:

@@ -123,6 +123,8 @@ def reliability_curve(axes: Axes, calibration: Stored) -> None:
     x, y = bins["confidence"], bins["accuracy"]
     low = max(0.0, float(min(x.min(), y.min())) - 0.06)
     label = f"{calibration['method']} calibration, ECE {_number(calibration['ece']):.3f}"
+    if calibration.get("flat"):  # its error is that of one number
+        label += " (flat)"
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="calibrated")
     axes.plot(x, y, color=BLUE, linewidth=1.2)
     axes.scatter(x, y, _areas(bins["count"]), color=BLUE, zorder=3, label=label)

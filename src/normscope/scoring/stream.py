@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.confidence import NormConfidence
+from normscope.confidence import NormConfidence, check_not_normalised, norm_trust
 from normscope.scoring.blocks import COVARIATE, OK, Block, Source
 from normscope.scoring.tally import Summary, Tally, counted, named
 from normscope.scoring.writers import written
@@ -76,8 +76,8 @@ def fit_reference(
     confidence = NormConfidence.from_norms(joined, covariates=given or None)
     confidence.d = source.d
     if sample is not None and labels is not None:
-        z, rows = np.concatenate(sample.z), np.concatenate(sample.rows)
-        confidence.trust = NormConfidence.fit(z, labels[rows].astype(np.int64)).trust
+        score = confidence.score_norms(*sample.norms())
+        confidence.trust = norm_trust(sample.embeddings(), labels[sample.places()], score)
     return FittedReference(confidence, float(joined.mean()), named(counts))
 
 
@@ -99,17 +99,36 @@ class _Sample:
     def __init__(self, source: Source) -> None:
         n = min(_SAMPLE_ROWS, _SAMPLE_BYTES // (4 * source.d), source.rows)
         self._drawn = np.sort(np.random.default_rng(0).choice(source.rows, n, replace=False))
-        self.z: list[np.ndarray] = []
-        self.rows: list[np.ndarray] = []
+        self._places: list[np.ndarray] = []
+        self._blocks: list[Block] = []
 
     def take(self, block: Block, start: int, fine: np.ndarray) -> None:
         """Keep those drawn of a block that begins at row `start`, if they are fine."""
         first, last = np.searchsorted(self._drawn, [start, start + len(block)])
-        rows = self._drawn[first:last]
-        rows = rows[fine[rows - start]]
-        z = block.z[rows - start]
-        self.z.append(z.astype(np.float64 if z.dtype.itemsize == 8 else np.float32))
-        self.rows.append(rows)
+        places = self._drawn[first:last]
+        places = places[fine[places - start]]
+        at = places - start
+        z = block.z[at].astype(np.float64 if block.z.dtype.itemsize == 8 else np.float32)
+        given = {name: column[at] for name, column in block.covariates.items()}
+        self._places.append(places)
+        self._blocks.append(Block(block.norms[at], block.status[at], z, None, given))
+
+    def places(self) -> np.ndarray:
+        """Which rows of the source they are, (n,)."""
+        return np.concatenate(self._places)
+
+    def embeddings(self) -> np.ndarray:
+        """The rows themselves, (n, d)."""
+        return np.concatenate([block.z for block in self._blocks])
+
+    def norms(self) -> tuple[np.ndarray, dict[str, np.ndarray] | None]:
+        """Their norms, (n,), and their covariates, if there are any."""
+        norms = np.concatenate([block.norms for block in self._blocks])
+        given = {
+            name: np.concatenate([block.covariates[name] for block in self._blocks])
+            for name in self._blocks[0].covariates
+        }
+        return norms, given or None
 
 
 def score_file(
@@ -119,7 +138,8 @@ def score_file(
 
     Rows are read in one thread while those before them are scored and written. Rows without a
     norm, or with a covariate that is not finite, get NaN and their status. If two rows have one
-    id, or the file ends too soon, nothing is written.
+    id, if many that follow each other were normalised, or if the file ends too soon, nothing is
+    written.
 
     Args:
         source: of raw embeddings, with the covariates the reference was fitted with.
@@ -139,6 +159,7 @@ def score_file(
                 ids = block.ids
                 seen = seen if len(seen) else np.empty(source.rows, np.int64)
                 seen[rows] = _hashes(ids)
+            check_not_normalised(str(source.path), block.norms)
             status = _with_covariates(block)
             found = reference.confidence.scored_norms(block.norms, block.covariates or None)
             score, novelty = (values.astype(np.float32) for values in found)

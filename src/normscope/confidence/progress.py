@@ -1,0 +1,38 @@
+"""Says what a long search will cost before it starts, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from normscope.evaluation.bank import Bank, Progress
+
+_LONG = 10.0  # seconds
+_OFTEN = 1.0
+
+
+def told(n: int, bank: Bank) -> Progress | None:
+    """A callback that shows how many of n queries are done, if that will take long."""
+    seconds = bank.seconds(n)
+    if seconds < _LONG:
+        return None
+    print(
+        f"normscope: neighbours of {n:,} rows among {len(bank):,}: about {seconds:,.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    return _Shown() if sys.stderr.isatty() else None
+
+
+class _Shown:
+    """Rewrites one line of the terminal, once a second at most."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done == total or now - self._last > _OFTEN:
+            self._last = now
+            end = "\n" if done == total else ""
+            print(f"\r{done:,} of {total:,}", end=end, file=sys.stderr, flush=True)
