@@ -45,6 +45,7 @@ bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and 
 	$(BIN)/python benchmarks/augment.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/simulations.py
+	$(BIN)/python benchmarks/optimizers.py --net resnet10_narrow --side 8 --images 512 --batch 64
 	$(BIN)/python benchmarks/texts.py all-MiniLM-L6-v2 --out texts/minilm.npz
 	$(BIN)/python benchmarks/trust.py --texts texts/minilm.npz
 	$(BIN)/python benchmarks/texts.py wordllama --out texts/wordllama.npz

@@ -206,6 +206,29 @@ def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) 
     assert 0 <= resident["waited"] < resident["seconds"]
 
 
+def test_a_speedrun_times_each_goal_and_says_which_seeds_missed_it(tmp_path: Path) -> None:
+    options = ("--data", "digits", "--epochs", 2, "--seeds", 1, "--goals", 80, 90.6)
+    done = run(ROOT / "benchmarks/speedrun.py", *options, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/speedrun-cpu.json").read_text())
+    (reached,), (missed,) = stored["measured"]["ours"].values()
+    assert reached["seconds"] > 0 < reached["evaluation"]
+    assert reached["knn"] >= 80
+    assert missed["seconds"] is None
+    assert [row[2] for row in stored["rows"]] == ["1 of 1", "0 of 1"]
+
+
+def test_optimizers_are_measured_beside_muon_on_the_matrices_both_take(tmp_path: Path) -> None:
+    options = ("--net", "resnet10_narrow", "--side", 8, "--images", 64, "--batch", 32)
+    done = run(ROOT / "benchmarks/optimizers.py", *options, "--rounds", 1, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "results/optimizers-cpu.json").read_text())
+    own = stored["measured"]["step_ms"]
+    assert {"AngularSGD, matrices", "torch.optim.Muon, matrices", "SGD"} <= own.keys()
+    assert min(own.values()) > 0
+    assert stored["measured"]["training_step_ms"]["angular"] > 0
+
+
 @pytest.mark.parametrize(
     ("script", "options"),
     [
@@ -215,6 +238,8 @@ def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) 
         ("knn", ["--k", "60000"]),
         ("augment", ["--sizes", "1"]),
         ("scaling", ["--images", "500"]),
+        ("speedrun", ["--seeds", "0"]),
+        ("optimizers", ["--rounds", "0"]),
     ],
 )
 def test_benchmarks_refuse_sizes_in_one_line(tmp_path, script, options) -> None:

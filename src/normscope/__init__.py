@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from normscope import evaluation, losses, theory
+from normscope import evaluation, losses, optim, theory
 from normscope.confidence import EmbeddingTrust, NormConfidence
 from normscope.engine import RunResult, RunSpec, train
 from normscope.interventions import (
@@ -32,6 +32,7 @@ __all__ = [
     "evaluation",
     "grad_scale",
     "losses",
+    "optim",
     "scale_invariant_parameters",
     "simulation",
     "suggest_cut",

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 
 from normscope import data
 from normscope.data import arrays
+from normscope.data.held_out import held_out
 
 
 def test_unbalanced_digits_keep_fewer_of_each_class_and_the_whole_test_set() -> None:
@@ -206,3 +207,17 @@ def test_data_and_digits_stay_light() -> None:
     code += "('PIL', 'sklearn', 'scipy', 'pyarrow', 'matplotlib')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_held_out_tests_on_the_last_training_images_alone() -> None:
+    whole = data.load("digits")
+    part = held_out(whole, 100, "some")
+    assert (len(part.train), len(part.test), part.name) == (1247, 100, "some")
+    named = data.load("digits-held-out")
+    assert (len(named.train), len(named.test)) == (1000, 347)
+    assert "1,000 to train on, the last 347 to test" in data.DATASETS["digits-held-out"].title
+    both = np.concatenate([np.asarray(s.images) for s in (part.train, part.test)])
+    assert np.array_equal(both, np.asarray(whole.train.images))
+    assert part.checksum != whole.checksum
+    with pytest.raises(ValueError, match="last must be from 1 to 1346, got 1347"):
+        held_out(whole, 1347, "none")

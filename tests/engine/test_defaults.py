@@ -35,6 +35,8 @@ COMMON: dict[str, Any] = {
     "options": {},
     "knn_k": 200,  # C.1
     "precision": "auto",
+    "scalar_lr": 0.3,
+    "orthogonal": True,
     "seed": 0,
     "log_every": 10,
 }
@@ -133,7 +135,17 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "supcon": {"dimension": 128, "temperature": 0.1},
 }
 
+ANGULAR = {"optimizer": "angular", "lr": 0.02, "weight_decay": 0.0}
+FAST: dict[str, dict[str, Any]] = {  # what differs from the text
+    "simclr": {**ANGULAR, "batch": 512, "options": {"temperature": 0.2}},
+    **{
+        name: {**ANGULAR, "batch": 512, "accumulate": 1}
+        for name in ("simsiam", "byol", "moco_v2", "moco_v3", "dino", "supcon")
+    },
+}
+
 RECIPES = [
+    *(("fast", method, TEXT[method] | values) for method, values in FAST.items()),
     *(("text", method, values) for method, values in TEXT.items()),
     *(("as_coded", method, values) for method, values in AS_CODED.items()),
 ]
@@ -157,6 +169,29 @@ def test_a_spec_has_the_numbers_of_its_recipe(
     expected = COMMON | values
     spec = RunSpec(method=method, data="cifar10", epochs=1000, recipe=recipe)
     assert {name: getattr(spec, name) for name in expected} == expected
+
+
+def test_a_rate_is_that_of_the_optimizer_that_is_asked_for() -> None:
+    on = {"method": "simsiam", "data": "cifar10"}
+    angular = RunSpec(**on, recipe="as_coded", optimizer="angular")
+    assert (angular.lr, angular.weight_decay, angular.predictor_lr) == (0.02, 0.0, None)
+    assert RunSpec(**on, optimizer="angular", lr=0.05).lr == 0.05
+    for data in ("cifar10", "digits"):
+        text = RunSpec(method="vicreg", data=data)
+        back = RunSpec(method="vicreg", data=data, recipe="fast", optimizer=text.optimizer)
+        assert (back.lr, back.weight_decay) == (text.lr, text.weight_decay)
+        assert RunSpec(method="vicreg", data=data, recipe="fast").lr == 0.02
+    scaled = RunSpec(data="cifar10", optimizer="angular", grad_scale=1.0)
+    assert (scaled.lr, scaled.warmup_epochs) == (0.02, 10)  # GradScale does not change an angle
+    with pytest.raises(ValueError, match="weight_decay must be 0 with angular"):
+        RunSpec(optimizer="angular", weight_decay=1e-4)
+    with pytest.raises(ValueError, match="optimizer must be one of"):
+        RunSpec(optimizer=["angular"])
+
+
+def test_an_angle_does_not_grow_with_the_batch() -> None:
+    for batch in (64, 1024):
+        assert peak_lr(RunSpec(optimizer="angular", batch=batch)) == 0.02
 
 
 @pytest.mark.parametrize("method", ARGUMENTS)

@@ -42,6 +42,8 @@ class FellError(Exception):
     "values",
     [
         *({"method": name, "batch": 128} for name in METHODS),
+        {"method": "simclr", "net": "resnet18", "optimizer": "angular"},
+        {"method": "simsiam", "batch": 128, "accumulate": 2, "optimizer": "angular"},
         {"method": "simclr", "net": "resnet18", "grad_scale": 1.0},
         {"method": "simsiam", "net": "resnet18", "recipe": "as_coded", "batch": 256},
     ],

@@ -28,10 +28,12 @@ def run(method: str, folder: Path, *more: str) -> list[float]:
     return losses(folder)
 
 
-@pytest.mark.parametrize("method", ["simclr", "simsiam"])
-def test_two_processes_give_the_loss_curve_of_one(method: str, tmp_path: Path) -> None:
-    one = run(method, tmp_path / "one")
-    two = run(method, tmp_path / "two", "--devices", "2")
+@pytest.mark.parametrize(
+    ("method", "optimizer"), [("simclr", "sgd"), ("simsiam", "sgd"), ("simclr", "angular")]
+)
+def test_two_processes_give_the_loss_curve_of_one(method, optimizer, tmp_path: Path) -> None:
+    one = run(method, tmp_path / "one", "--optimizer", optimizer)
+    two = run(method, tmp_path / "two", "--optimizer", optimizer, "--devices", "2")
     assert len(one) == len(two) == EPOCHS * 21
     assert one[-1] < one[0]
     assert two == pytest.approx(one, rel=1e-6, abs=1e-7)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +93,18 @@ def test_a_finished_run_is_returned_and_not_trained_again(undisturbed: Path) -> 
     result = train(SPEC, folder=undisturbed, resume=True, device="cpu", quiet=True)
     assert result.steps == 6 * 10
     assert (undisturbed / "checkpoint.pt").stat().st_mtime_ns == before
+
+
+def test_steps_of_a_known_angle_go_on_to_the_bit(tmp_path: Path, monkeypatch) -> None:
+    spec = RunSpec(optimizer="angular", epochs=2, log_every=3)
+    options: Any = {"device": "cpu", "quiet": True}
+    train(spec, folder=tmp_path / "whole", **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "_asked_to_stop", lambda self, _: self.progress.step == 25)
+        with pytest.raises(Stopped):
+            train(spec, folder=tmp_path / "parts", **options)
+    train(spec, folder=tmp_path / "parts", resume=True, **options)
+    assert_same(tmp_path / "parts", tmp_path / "whole")
 
 
 def test_a_finished_run_is_found_though_its_data_is_gone(tmp_path: Path) -> None:

@@ -61,7 +61,11 @@ class Later(RunSpec):
 def test_a_new_field_cannot_rename_stored_runs_by_accident() -> None:
     assert Later(data="cifar10").name == RunSpec(data="cifar10").name
     assert Later(data="cifar10", extra=4).name != RunSpec(data="cifar10").name
-    assert {f.name for f in fields(RunSpec)} - _HASHED == {"grad_scale_of"}
+    assert {f.name for f in fields(RunSpec)} - _HASHED == {
+        "grad_scale_of",
+        "scalar_lr",
+        "orthogonal",
+    }
 
 
 def test_hash_differs_with_every_field_that_differs() -> None:

@@ -17,6 +17,7 @@ from normscope_paper.harness.registry import caption
 from normscope_paper.harness.runner import write_summary
 from normscope_paper.harness.summary import heading_of
 from normscope_paper.harness.sweep import SETTINGS
+from normscope_paper.own import angular, cut_limits
 
 SIMULATIONS = [name for name in EXPERIMENTS if load(name).KIND == "simulation"]
 TRAINED = [name for name in EXPERIMENTS if name not in SIMULATIONS]
@@ -31,6 +32,11 @@ def _short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setitem(SETTINGS, "smoke", {"epochs": 1})
         digits = replace(data.DATASETS["digits"], load=lambda _: few)
         patch.setitem(data.DATASETS, "digits", digits)
+        for experiment in (angular, cut_limits):
+            patch.setitem(experiment.EPOCHS, "smoke", 1)
+        patch.setattr(angular, "CUTS", {"simclr": 3.0, "simsiam": 9.0})
+        patch.setattr(angular, "ANGLES", (0.02, 0.05))
+        patch.setattr(angular, "RATES", (1.0, 9.0))
         yield
 
 

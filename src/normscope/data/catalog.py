@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,16 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from normscope._checks import invalid
-from normscope.data import arrays, cifar, flowers, folders, human_labels, imbalance, publishers
+from normscope.data import (
+    arrays,
+    cifar,
+    flowers,
+    folders,
+    held_out,
+    human_labels,
+    imbalance,
+    publishers,
+)
 from normscope.data.images import ImageArrays
 from normscope.data.paths import expanded, path_errors
 from normscope.data.publishers import Archive
@@ -86,31 +96,39 @@ def _unbalanced(
     return _cifar(published, title, read)
 
 
+def _held_out(name: str, whole: Dataset[ImageArrays], n: int, last: int) -> Dataset[ImageArrays]:
+    def read(root: Path) -> ImageArrays:
+        return held_out.held_out(whole.load(root), last, name)
+
+    title = f"for tuning, its training set: {n - last:,} to train on, the last {last:,} to test"
+    return dataclasses.replace(whole, title=title, load=read)
+
+
 _DIGITS_KEPT = imbalance.exponential_counts(10, largest=128, base=1.5, rounding="nearest")
+_DIGITS = Dataset(
+    title="1,797 handwritten digits of 8 x 8 pixels, without a download",
+    load=lambda _: arrays.read_digits(),
+    licence="CC BY 4.0 (UCI), part of scikit-learn",
+    side=8,
+    n_classes=10,
+    by_hand="It comes with scikit-learn: there is nothing to fetch.",
+    tiny=True,
+)
+_CIFAR10 = _balanced(cifar.CIFAR10)
 
 DATASETS: dict[str, Dataset[ImageArrays]] = {
-    "digits": Dataset(
-        title="1,797 handwritten digits of 8 x 8 pixels, without a download",
-        load=lambda _: arrays.read_digits(),
-        licence="CC BY 4.0 (UCI), part of scikit-learn",
-        side=8,
-        n_classes=10,
-        by_hand="It comes with scikit-learn: there is nothing to fetch.",
-        tiny=True,
-    ),
-    "digits-unbalanced": Dataset(
+    "digits": _DIGITS,
+    "digits-unbalanced": dataclasses.replace(
+        _DIGITS,
         title=f"{sum(_DIGITS_KEPT)} of these to train on, 128 x 1.5^-i of class i",
         load=lambda _: imbalance.unbalanced(
             arrays.read_digits(), _DIGITS_KEPT, "digits-unbalanced"
         ),
-        licence="CC BY 4.0 (UCI), part of scikit-learn",
-        side=8,
-        n_classes=10,
-        by_hand="It comes with scikit-learn: there is nothing to fetch.",
-        tiny=True,
     ),
-    "cifar10": _balanced(cifar.CIFAR10),
+    "digits-held-out": _held_out("digits-held-out", _DIGITS, 1347, 347),
+    "cifar10": _CIFAR10,
     "cifar100": _balanced(cifar.CIFAR100),
+    "cifar10-held-out": _held_out("cifar10-held-out", _CIFAR10, 50_000, 10_000),
     "cifar10-unbalanced": _unbalanced(cifar.CIFAR10, 1.5, "nearest"),
     "cifar100-unbalanced": _unbalanced(cifar.CIFAR100, 1.034, "nearest"),
     "cifar10-unbalanced-as-coded": _unbalanced(cifar.CIFAR10, 1.5, "floor"),

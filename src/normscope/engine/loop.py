@@ -128,8 +128,7 @@ class Loop:
                     set_lr_(self.optimizer, lr)
                     if logs and self.telemetry:
                         self.telemetry.observe(out, batch.labels, step=progress.step, lr=lr)
-                    self.wrapped_optimizer.step()
-                    self.step.applied()
+                    self.step.update(self.wrapped_optimizer)
                     progress.step += 1
                     self.method.after_step(progress.step / plan.all_steps)
                     if logs:

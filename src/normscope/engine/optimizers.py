@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from normscope.engine.schedule import peak_lr
 from normscope.engine.spec import RunSpec
@@ -16,14 +17,24 @@ from normscope.optim import OPTIMIZERS
 def optimizer_for(method: Method, spec: RunSpec) -> torch.optim.Optimizer:
     """The optimizer over everything that needs a gradient."""
     groups = [group for group in _groups(method, spec) if group["params"]]
-    settings = {"momentum": spec.momentum, "nesterov": spec.nesterov}
-    return OPTIMIZERS[spec.optimizer](groups, lr=peak_lr(spec), **settings)
+    return OPTIMIZERS[spec.optimizer].build(
+        groups,
+        lr=peak_lr(spec),
+        momentum=spec.momentum,
+        nesterov=spec.nesterov,
+        scalar_lr=spec.scalar_lr,
+        orthogonal=spec.orthogonal,
+    )
 
 
 def set_lr_(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Give every group that follows the schedule this learning rate."""
     for group in optimizer.param_groups:
-        if group["scheduled"]:
+        if not group["scheduled"]:
+            continue
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
             group["lr"] = lr
 
 

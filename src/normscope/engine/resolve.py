@@ -9,7 +9,8 @@ from typing import Any
 from normscope._checks import invalid
 from normscope.data import DATASETS
 from normscope.engine.settings import check_name
-from normscope.methods import METHODS, Defaults
+from normscope.methods import METHODS, Defaults, Method, Tiny
+from normscope.optim import OPTIMIZERS
 
 BY_RECIPE: Any = None  # placeholder for a recipe's default
 
@@ -23,15 +24,13 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     check_name("method", given["method"], METHODS)
     check_data(given["data"])
     method, dataset = METHODS[given["method"]], DATASETS.get(given["data"])
+    tiny = method.TINY if dataset is not None and dataset.tiny else None
     defaults = _defaults(given["method"], given["recipe"])
-    usual = {**asdict(defaults), "epochs": 100, "knn_k": 200}
+    usual = _usual(defaults, tiny, given["optimizer"], method)
     options = {} if given["options"] is BY_RECIPE else given["options"]
     if not isinstance(options, Mapping):
         raise invalid("options", "a mapping", options, 'Such as {"temperature": 0.2}.')
-    if dataset is not None and dataset.tiny:
-        usual |= {k: v for k, v in asdict(method.TINY).items() if v is not None}
-        options = {**method.TINY.options, **options}
-    options = {**defaults.options, **options}
+    options = {**defaults.options, **(tiny.options if tiny else {}), **options}
     if usual["augmentation"] == "as_coded" and given["data"] not in ("cifar10", "cifar100"):
         usual["augmentation"] = "as_coded_strong"  # the unbalanced sets too, by accident
     spec: dict[str, Any] = {
@@ -41,6 +40,7 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["accumulate"] is BY_RECIPE:
         spec["accumulate"] = _micro_batches(spec["batch"], defaults.micro_batch)
     raises_rate = spec["grad_scale"] and spec["grad_scale_of"] != "share"
+    raises_rate = raises_rate and not _is_angle(spec["optimizer"])
     if raises_rate and given["lr"] is BY_RECIPE:
         spec["lr"] = _grad_scale_lr(spec["recipe"], defaults)
     if given["warmup_epochs"] is BY_RECIPE:
@@ -49,6 +49,24 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     if spec["horizon_epochs"] is None:
         spec["horizon_epochs"] = spec["epochs"]
     return spec
+
+
+def _usual(
+    defaults: Defaults, tiny: Tiny | None, optimizer: object, method: type[Method]
+) -> dict[str, Any]:
+    """A recipe's settings at a dataset's size, with rates for the optimizer that is asked for."""
+    sizes = {k: v for k, v in asdict(tiny).items() if v is not None} if tiny else {}
+    usual = {**asdict(defaults), "epochs": 100, "knn_k": 200, **sizes}
+    if _is_angle(defaults.optimizer):
+        if optimizer is BY_RECIPE or _is_angle(optimizer):  # an angle is one for any size
+            return usual | {"optimizer": defaults.optimizer, "lr": defaults.lr}
+        text = {**asdict(method.TEXT), **sizes}
+        return usual | {name: text[name] for name in ("optimizer", "lr", "weight_decay")}
+    return usual | (dict(OPTIMIZERS[str(optimizer)].own) if _is_angle(optimizer) else {})
+
+
+def _is_angle(optimizer: object) -> bool:
+    return isinstance(optimizer, str) and optimizer in OPTIMIZERS and OPTIMIZERS[optimizer].is_angle
 
 
 def check_data(name: object) -> None:
@@ -61,7 +79,8 @@ def check_data(name: object) -> None:
 
 def _defaults(method: str, recipe: str) -> Defaults:
     kind = METHODS[method]
-    recipes = {"text": kind.TEXT} | ({"as_coded": kind.AS_CODED} if kind.AS_CODED else {})
+    coded = {"as_coded": kind.AS_CODED} if kind.AS_CODED else {}
+    recipes = {"text": kind.TEXT, **coded, "fast": kind.FAST}
     if not isinstance(recipe, str) or recipe not in recipes:
         advice = f"{method} has no other."
         raise invalid("recipe", " or ".join(map(repr, recipes)), recipe, advice)
@@ -86,7 +105,7 @@ def _grad_scale_lr(recipe: str, defaults: Defaults) -> float:
 
 
 def _warmup(spec: Mapping[str, Any], longest: int) -> float:
-    """The recipe's warm-up; by the text's, at most a fifth of the run."""
+    """The recipe's warm-up; except by the published code, at most a fifth of the run."""
     epochs = spec["epochs"]
-    short = spec["recipe"] == "text" and isinstance(epochs, int) and epochs < 5 * longest
+    short = spec["recipe"] != "as_coded" and isinstance(epochs, int) and epochs < 5 * longest
     return epochs / 5 if short else longest

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 from normscope.engine.spec import RunSpec
+from normscope.optim import OPTIMIZERS
 
 
 def peak_lr(spec: RunSpec) -> float:
-    """The learning rate at the end of the warm-up: linear in the batch (Appendix C.1)."""
-    return spec.lr * spec.batch / 256
+    """The learning rate at the end of the warm-up: linear in the batch (Appendix C.1).
+
+    An optimizer whose rate is an angle takes it as it is.
+    """
+    return spec.lr * (1 if OPTIMIZERS[spec.optimizer].is_angle else spec.batch / 256)
 
 
 def lr_share(spec: RunSpec, epoch: float) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 from normscope._checks import check_number, invalid
 from normscope.methods import METHODS, Method
+from normscope.optim import OPTIMIZERS
 
 if TYPE_CHECKING:
     from normscope.engine.spec import RunSpec
@@ -71,6 +72,9 @@ def check_settings(spec: RunSpec) -> None:
     if spec.grad_scale_of != "each" and not spec.grad_scale:
         advice = "Usual: grad_scale 1."
         raise invalid("grad_scale_of", "'each' without grad_scale", spec.grad_scale_of, advice)
+    if OPTIMIZERS[spec.optimizer].is_angle and spec.weight_decay:
+        advice = "Its steps keep the weights' norms."
+        raise invalid("weight_decay", f"0 with {spec.optimizer}", spec.weight_decay, advice)
     if spec.batch % spec.accumulate:
         advice = "All micro-batches have one size."
         raise invalid("accumulate", f"a divisor of batch {spec.batch}", spec.accumulate, advice)

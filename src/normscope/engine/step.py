@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from normscope.augment import Augmentation, Parameters
 from normscope.data import Batch
 from normscope.methods import StepOutput
+from normscope.optim import AngularSGD
 
 _MOST_KINDS = 64  # of batches that a process compiles for before it gives up
 _WARM_UP = 3  # steps before anything is recorded: they compile, choose algorithms, allocate
@@ -61,8 +63,12 @@ class Step:
         self.waiting = True
         return out
 
-    def applied(self) -> None:
-        """Clear the gradients after the optimizer's step."""
+    def update(self, optimizer: Any) -> None:
+        """Step the optimizer, wrapped by Fabric, and clear the gradients."""
+        optimizer.step()
+        self._clear()
+
+    def _clear(self) -> None:
         for p in self.method.parameters():
             p.grad = None
         self.waiting = False
@@ -109,6 +115,7 @@ class RecordedStep(Step):
         self._calls = 0
         self._recordings: dict[bool, _Recording] = {}  # adds to gradients or not -> graph
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
+        self._update: torch.cuda.CUDAGraph | None = None
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # where it is recorded, and so where it warms up
 
@@ -131,14 +138,32 @@ class RecordedStep(Step):
         self.waiting = True
         return recording.out
 
-    def applied(self) -> None:
-        """The next step overwrites the gradients: nothing to clear."""
+    def update(self, optimizer: Any) -> None:
+        """As in `Step`; a step of steady angles, of many small kernels, is recorded too.
+
+        The next step overwrites the gradients: there is nothing to clear.
+        """
+        inner = optimizer.optimizer
+        if not (self._recordings and isinstance(inner, AngularSGD)):
+            optimizer.step()
+        else:
+            if self._update is None:
+                self._update = torch.cuda.CUDAGraph()
+                with self._recorded_into(self._update):
+                    inner.step()
+            self._update.replay()
         self.waiting = False
+
+    def _recorded_into(self, graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
+        torch.cuda.synchronize()
+        # "thread_local": other threads may keep using the GPU
+        where = {"pool": self._pool, "stream": self._stream}
+        return torch.cuda.graph(graph, **where, capture_error_mode="thread_local")
 
     def _warm_up(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
         """An eager step on the recording stream, since autograd stays on its first stream."""
         if not self.waiting:
-            super().applied()
+            self._clear()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             out = super().gradients(batch, u, last=last, observed=observed)
@@ -151,12 +176,9 @@ class RecordedStep(Step):
         batch, u = Batch(batch.images.clone(), sizes, batch.labels.clone()), u.clone()
         first = not self._recordings
         if first:
-            super().applied()  # gradients are then made in the graph's own memory
+            self._clear()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        # "thread_local": other threads may keep using the GPU
-        where = {"pool": self._pool, "stream": self._stream}
-        with torch.cuda.graph(graph, **where, capture_error_mode="thread_local"):
+        with self._recorded_into(graph):
             out = super().gradients(batch, u, last=True, observed=True)
         if first:
             with_gradient = [p for p in self.method.parameters() if p.grad is not None]

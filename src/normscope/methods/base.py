@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-Recipe = Literal["text", "as_coded"]
+Recipe = Literal["text", "as_coded", "fast"]
 
 
 class StepOutput(NamedTuple):
@@ -44,6 +44,16 @@ class Defaults:
     horizon_epochs: int | None = None
     options: Mapping[str, object] = field(default_factory=dict)
 
+    def steady(self, **values: Any) -> Defaults:
+        """These with steps of a known angle, and what `values` says otherwise.
+
+        The angle and the batch are from a probe of SimCLR, SimSiam and BYOL (ResNet-18, CIFAR-10,
+        four angles, one or two seeds); no stored run supports them yet. The other methods take
+        them as they are.
+        """
+        usual = {"optimizer": "angular", "lr": 0.02, "weight_decay": 0.0, "micro_batch": None}
+        return replace(self, **{**usual, "batch": 512, **values})
+
 
 @dataclass(frozen=True)
 class Tiny:
@@ -70,6 +80,7 @@ class Method(nn.Module):
     TITLE: ClassVar[str]  # as its authors write it
     TEXT: ClassVar[Defaults]  # what the paper says, or where it is silent the method's own paper
     AS_CODED: ClassVar[Defaults | None] = None  # what the paper's published code does
+    FAST: ClassVar[Defaults]  # our own: steps of a known angle
     TINY: ClassVar[Tiny]
     HAS_PREDICTOR: ClassVar[bool] = False
 

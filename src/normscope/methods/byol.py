@@ -42,6 +42,7 @@ class BYOL(Method):
         warmup_epochs=10,
         augmentation="byol",
     )
+    FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 128, "hidden": 256})
     HAS_PREDICTOR = True
 

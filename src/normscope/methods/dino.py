@@ -49,6 +49,7 @@ class DINO(Method):
         warmup_epochs=10,  # DINO, Section 3.2, and Appendix C.1
         augmentation="byol",  # DINO, Section 3.2
     )
+    FAST = TEXT.steady()
     TINY = Tiny(
         options={"dimension": 64, "hidden": 256, "prototypes": 256},
         net="vit_micro",

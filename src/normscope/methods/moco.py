@@ -45,6 +45,7 @@ class MoCoV2(Method):
         warmup_epochs=10,  # Appendix C.1
         augmentation="simsiam",  # MoCo v2's, which SimSiam took over
     )
+    FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 64, "queue": 512})
 
     def __init__(
@@ -116,6 +117,7 @@ class MoCoV3(Method):
         warmup_epochs=10,  # Appendix C.1 (40 in MoCo v3)
         augmentation="byol",  # MoCo v3, Section 3
     )
+    FAST = TEXT.steady()
     TINY = Tiny(
         options={"dimension": 64, "hidden": 256},
         net="vit_micro",

@@ -42,6 +42,8 @@ class SimCLR(Method):
         augmentation="as_coded",
         options={"dimension": 128, "hidden": 128, "loss": "as_coded"},
     )
+    # from the probe that `Defaults.steady` names; no stored run yet
+    FAST = TEXT.steady(options={"temperature": 0.2})
     TINY = Tiny(options={"dimension": 64})
 
     def __init__(

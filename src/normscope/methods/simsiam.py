@@ -40,6 +40,7 @@ class SimSiam(Method):
         horizon_epochs=4096,  # 512, likewise
         augmentation="as_coded",
     )
+    FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 256})
     HAS_PREDICTOR = True
 

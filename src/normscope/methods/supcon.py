@@ -26,6 +26,7 @@ class SupCon(Method):
         warmup_epochs=10,  # likewise
         augmentation="simsiam",  # likewise: crop .2-1, jitter .4 .4 .4 .1
     )
+    FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 64})
 
     def __init__(

@@ -46,6 +46,7 @@ class VICReg(Method):
         warmup_epochs=10,  # VICReg, Section 4.2
         augmentation="byol",  # VICReg, Section 4.2
     )
+    FAST = TEXT.steady()
     # LARS's steps are a thousandth of the weights: too few for a thousand of them
     TINY = Tiny(options={"dimension": 256}, optimizer="sgd", lr=0.05)
 

@@ -11,7 +11,7 @@ from normscope.optim.builder import Group
 
 
 def sgd(
-    groups: Sequence[Group], *, lr: float, momentum: float, nesterov: bool
+    groups: Sequence[Group], *, lr: float, momentum: float, nesterov: bool, **_: Any
 ) -> torch.optim.Optimizer:
     """SGD; Nesterov is ignored without momentum."""
     rule = {"momentum": momentum, "nesterov": nesterov and momentum > 0}

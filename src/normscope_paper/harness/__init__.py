@@ -19,6 +19,7 @@ from normscope_paper.harness.cells import (
     intervention_cells,
     log_ratio,
     rate_and_rank,
+    train_cells,
 )
 from normscope_paper.harness.claims import NOT_IN_PAPER, Claim
 from normscope_paper.harness.comparisons import (
@@ -94,4 +95,5 @@ __all__ = [
     "stored_paths",
     "stored_results",
     "t_quantile",
+    "train_cells",
 ]

@@ -73,6 +73,8 @@ _MODULES = (
     "own.simsiam_recipes",
     "own.grad_scale_growth",
     "own.grad_scale_rates",
+    "own.angular",
+    "own.cut_limits",
 )
 EXPERIMENTS = {module.split(".")[1]: f"normscope_paper.{module}" for module in _MODULES}
 
