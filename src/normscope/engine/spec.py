@@ -92,9 +92,7 @@ class RunSpec:
     @property
     def hash(self) -> str:
         """Ten hexadecimal digits that identify this spec."""
-        usual = {f.name: f.default for f in fields(self) if f.name not in _HASHED}
-        values = {k: v for k, v in asdict(self).items() if k not in usual or v != usual[k]}
-        canonical = json.dumps(values, sort_keys=True)
+        canonical = json.dumps(self._without_usual(_HASHED), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
     @property
@@ -106,6 +104,15 @@ class RunSpec:
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain values, for JSON."""
         return asdict(self)
+
+    def stored(self) -> dict[str, Any]:
+        """`to_dict` without later fields at their default: stored lines stay as they are."""
+        return self._without_usual(_HASHED | {"grad_scale_of"})
+
+    def _without_usual(self, always: set[str]) -> dict[str, Any]:
+        """The fields in `always`, and the others that differ from their default."""
+        usual = {f.name: f.default for f in fields(self) if f.name not in always}
+        return {k: v for k, v in asdict(self).items() if k not in usual or v != usual[k]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:

@@ -92,7 +92,7 @@ class StoredRun:
         """As JSON."""
         numbers = {"knn": self.knn, "norm": self.norm}
         numbers |= {"made": asdict(self.made), "records": self.records}
-        stored = {"run": self.spec.name, "spec": self.spec.to_dict(), **without_nan(numbers)}
+        stored = {"run": self.spec.name, "spec": self.spec.stored(), **without_nan(numbers)}
         return json.dumps(stored, allow_nan=False)
 
     def metrics(self, kind: str) -> list[dict[str, Any]]:
