@@ -18,6 +18,7 @@ from normscope.monitors.growth import growth
 from normscope.monitors.norm_moments import norms
 from normscope.monitors.observation import Observation
 from normscope.monitors.rates import rates
+from normscope.monitors.turning import Turning, turned
 
 MONITORS: dict[str, Callable[[Observation], dict[str, Tensor]]] = {
     "norms": norms,
@@ -44,6 +45,7 @@ class _Shipped(NamedTuple):
     pending: list[_Pending]
     numbers: Tensor  # of all of them
     gram: Tensor | None  # of the newest one's rows; None if there is nothing to rank
+    turned: Tensor | None  # what the layers did since the last log point
     arrived: torch.cuda.Event | None  # None if they are on the host already
 
 
@@ -59,6 +61,8 @@ class NormMonitor:
         power_of: that GradScale's `of`.
         classes: how many classes the labels have; without it there is no `norm_by_class`.
         weights: scale-invariant weights by name, read at each observation.
+        layers: weights by name whose turning is measured at log points; `weights` by default. The
+            monitor keeps a copy of them.
         every: observe once in so many calls; the others cost nothing.
         keep: observations to hold at most, pending or read; the oldest are dropped.
 
@@ -82,15 +86,19 @@ class NormMonitor:
         power_of: NormOf = "each",
         classes: int | None = None,
         weights: Mapping[str, Tensor] | None = None,
+        layers: Mapping[str, Tensor] | None = None,
         every: int = 1,
         keep: int = 1000,
     ) -> None:
         self.power = check_number("power", power, "Without GradScale it is 0.", positive=False)
         check_norm_of("power_of", power_of)
         self.power_of: NormOf = power_of
-        for name, w in (weights or {}).items():
-            check_floating(f"weights[{name!r}]", w, "(...)", advice="Pass parameters by name.")
+        for argument, given in (("weights", weights), ("layers", layers)):
+            for name, w in (given or {}).items():
+                advice = "Pass parameters by name."
+                check_floating(f"{argument}[{name!r}]", w, "(...)", advice=advice)
         self.weights = weights
+        self._turning = Turning((weights if layers is None else layers) or {})
         self.classes = None if classes is None else _check_count("classes", classes)
         self.every = _check_count("every", every)
         self.step = 0
@@ -127,6 +135,7 @@ class NormMonitor:
                 z is a leaf or `z.retain_grad()` was called.
         """
         check_floating("z", z, "(n, d)", ndim=2)
+        self.start()
         step = self.step
         self.step += 1
         if step % self.every:
@@ -155,6 +164,10 @@ class NormMonitor:
         numbers = torch.cat([v.reshape(-1) for v in values.values()])
         self._pending.append(_Pending(step, float(lr), shapes, numbers))
         return values
+
+    def start(self) -> None:
+        """Measure angles from here on; the first `observe` does it if nobody did before."""
+        self._turning.start(self.step)
 
     def summary(self) -> Record:
         """The newest observation as Python numbers, with rank and trend; empty if there is none.
@@ -191,6 +204,7 @@ class NormMonitor:
             "previous_square": square,
             "first_norm": self._first_norm,
             "ringing": sorted(self._ringing),
+            "turning": self._turning.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -200,6 +214,7 @@ class NormMonitor:
         self._previous = None if square is None else (state["previous_step"], square)
         self._first_norm = state["first_norm"]
         self._ringing = set(state["ringing"])
+        self._turning.load_state_dict(state["turning"])
 
     def ship(self) -> None:
         """Start sending pending observations to the host, without waiting."""
@@ -208,11 +223,13 @@ class NormMonitor:
         ranked = min(self._rank_rows.shape) > 1  # one row or one column has nothing to rank
         numbers = on_host(torch.cat([p.numbers for p in self._pending]))
         square = on_host(gram(self._rank_rows)) if ranked else None
+        measured = self._turning.measure(self.step)
+        measured = None if measured is None else on_host(measured)
         arrived = None
         if self._rank_rows.is_cuda:
             arrived = torch.cuda.Event()
             arrived.record()
-        self._shipped.append(_Shipped(list(self._pending), numbers, square, arrived))
+        self._shipped.append(_Shipped(list(self._pending), numbers, square, measured, arrived))
         self._pending.clear()
         self._rank_rows = None
 
@@ -229,8 +246,8 @@ class NormMonitor:
                 for name, shape in pending.shapes.items():
                     values = [next(rest) for _ in range(shape.numel())]
                     record[name] = values if len(shape) else values[0]
-                if pending is shipped.pending[-1] and shipped.gram is not None:
-                    record["rank"] = float(rank_of_gram(shipped.gram))
+                if pending is shipped.pending[-1]:
+                    record |= _at_log_point(shipped)
                 self._seen.append(record)
                 self._unread.append(record)
                 self._raise_alarms(record)
@@ -245,6 +262,16 @@ class NormMonitor:
             elif kind not in self._ringing:
                 self._ringing.add(kind)
                 self.alarms.append(line)
+
+
+def _at_log_point(shipped: _Shipped) -> Record:
+    """What only the newest observation of a log point has."""
+    record: Record = {}
+    if shipped.gram is not None:
+        record["rank"] = float(rank_of_gram(shipped.gram))
+    if shipped.turned is not None:
+        record |= turned(shipped.turned)
+    return record
 
 
 def on_host(x: Tensor) -> Tensor:
