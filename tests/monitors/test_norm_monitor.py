@@ -13,7 +13,10 @@ from normscope import GradScale
 from normscope.losses import info_nce, negative_cosine
 from normscope.monitors import MONITORS, NormMonitor
 
-AT_LOG_POINTS = {"rad_per_step", "rad_per_step_by_layer", "weight_size", "weight_growth"}
+AT_LOG_POINTS = {
+    *("rad_per_step", "rad_per_step_by_layer", "steps_between"),
+    *("weight_size", "weight_growth", "rank_limit"),
+}
 
 
 def test_two_lines_in_a_plain_loop_show_the_norms() -> None:

@@ -5,12 +5,38 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from normscope._sphere import angles_between
+
+
+class Turned(NamedTuple):
+    """What layers did between two log points."""
+
+    numbers: Tensor  # (3, layers): angles per step, sizes, sizes at the start
+    steps: int
+
+    def record(self) -> dict[str, Any]:
+        """As Python numbers.
+
+        Returns:
+            `rad_per_step`, the median over the layers, and `rad_per_step_by_layer`;
+            `steps_between` the log points; `weight_size`, the median root mean square of a row's
+            norm, some .3 to 1.5 in usual initialisations, and `weight_growth`, the median of a
+            layer's norm over its norm at the start.
+        """
+        angles, sizes, first = self.numbers.double().tolist()
+        pairs = zip(sizes, first, strict=True)
+        return {
+            "rad_per_step": _median(angles),
+            "rad_per_step_by_layer": angles,
+            "steps_between": self.steps,
+            "weight_size": _median(sizes),
+            "weight_growth": _median([now / start if start else math.nan for now, start in pairs]),
+        }
 
 
 class Turning:
@@ -30,8 +56,9 @@ class Turning:
     >>> turning = Turning({"w": w})
     >>> turning.start(0)
     >>> _ = w.copy_(torch.tensor([[2.0, 2.0]]))
-    >>> turned(turning.measure(20))["rad_per_step"]  # an eighth of a circle in 20 steps
-    0.03926990926265717
+    >>> found = turning.measure(20).record()  # an eighth of a circle in 20 steps
+    >>> print(f"{found['rad_per_step']:.4f}, {found['weight_growth']:.2f}")
+    0.0393, 2.83
     """
 
     def __init__(self, layers: Mapping[str, Tensor]) -> None:
@@ -48,8 +75,8 @@ class Turning:
             self._before = [w.clone() for w in now]
             self._first_size = _sizes(now)
 
-    def measure(self, step: int) -> Tensor | None:
-        """Angles per step, sizes, and sizes at the start, (3, layers), queued.
+    def measure(self, step: int) -> Turned | None:
+        """What the layers did since the last log point, queued on their device.
 
         None in the first step, in which the optimizer may not have moved yet.
         """
@@ -60,7 +87,7 @@ class Turning:
         angles = angles_between(self._before, now) / steps
         torch._foreach_copy_(self._before, now)
         self._step = step
-        return torch.stack([angles, _sizes(now), self._first_size])
+        return Turned(torch.stack([angles, _sizes(now), self._first_size]), steps)
 
     def state_dict(self) -> dict[str, Any]:
         """The last log point: its step and weights; the start: its step and the sizes."""
@@ -83,24 +110,6 @@ class Turning:
 
     def _now(self) -> list[Tensor]:
         return [w.detach() for w in self.layers.values()]
-
-
-def turned(measured: Tensor) -> dict[str, Any]:
-    """What `Turning.measure` found, as Python numbers.
-
-    Returns:
-        `rad_per_step`, the median over the layers, and `rad_per_step_by_layer`; `weight_size`, the
-        median root mean square of a row's norm, some .3 to 1.5 in usual initialisations, and
-        `weight_growth`, the median of a layer's norm over its norm at the start.
-    """
-    angles, sizes, first = measured.double().tolist()
-    pairs = zip(sizes, first, strict=True)
-    return {
-        "rad_per_step": _median(angles),
-        "rad_per_step_by_layer": angles,
-        "weight_size": _median(sizes),
-        "weight_growth": _median([now / start if start else math.nan for now, start in pairs]),
-    }
 
 
 def _sizes(weights: list[Tensor]) -> Tensor:
