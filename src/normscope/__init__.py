@@ -13,7 +13,7 @@ from normscope.interventions import (
     scale_invariant_parameters,
     suggest_cut,
 )
-from normscope.monitors import NormMonitor
+from normscope.monitors import NormMonitor, range_test
 
 if TYPE_CHECKING:
     from normscope import simulation as simulation
@@ -31,6 +31,7 @@ __all__ = [
     "evaluation",
     "grad_scale",
     "losses",
+    "range_test",
     "scale_invariant_parameters",
     "simulation",
     "suggest_cut",
