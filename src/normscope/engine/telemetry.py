@@ -75,6 +75,8 @@ class Telemetry:
             self._bar.start()
         self.monitor.step = step
         self.monitor.start()
+        if size == 0:
+            self.log("layers", {"step": step, "names": list(self.monitor.layers)})
 
     def observe(self, out: StepOutput, labels: Tensor, *, step: int, lr: float) -> None:
         """Write the previous log point's numbers, then observe a step after its backward pass.
@@ -103,15 +105,21 @@ class Telemetry:
         if self._told is None:
             return
         (place, loss), self._told = self._told, None
-        before = len(self.monitor.alarms)
+        before = len(self.monitor.alarms), len(self.monitor.withdrawn)
         records = self.monitor.records()  # which waits until they, and the loss, are there
         for record in records:
             self.log("step", {**record, **place, "loss": float(loss)})
-        for line in self.monitor.alarms[before:]:
-            here = {name: place[name] for name in ("epoch", "step")}
+        here = {name: place[name] for name in ("epoch", "step")}
+        for line in self.monitor.alarms[before[0] :]:
             self.log("alarm", {**here, "line": line})
-            if self._bar:
-                self._bar.line(f"warning: {line}")
+            self._tell(f"warning: {line}")
+        for line in self.monitor.withdrawn[before[1] :]:
+            self.log("withdrawn", {**here, "line": line})
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        if self._bar:
+            self._bar.line(line)
 
     def log(self, kind: str, numbers: Mapping[str, Any]) -> None:
         """Write one record everywhere."""
