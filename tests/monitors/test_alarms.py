@@ -5,6 +5,7 @@ The thresholds were set on seed 0, before these seeds were tried.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.monitors.trainings import (  # pyright: ignore[reportMissingImports]
 )
 from torch.optim import AdamW
 
+from normscope import NormMonitor
 from normscope.monitors.alarms import Alarms
 
 HELD_OUT_SEEDS = (11, 12)
@@ -196,3 +198,46 @@ def test_the_monitor_measures_what_the_optimizer_did() -> None:
     angles = torch.tensor([r["rad_per_step"] for r in later])
     assert bool((angles > 1e-3).all())
     assert bool((angles < 0.1).all())
+
+
+def test_a_monitor_continues_another_with_the_same_angles(tmp_path) -> None:
+    w = torch.randn(8, 4)
+    z = torch.randn(16, 8)
+    first, second = NormMonitor(layers={"w": w}), NormMonitor(layers={"w": w})
+    first.observe(z, lr=0.1)
+    for _ in range(3):
+        first.observe(z, lr=0.1)
+        w.add_(0.01 * torch.randn(8, 4))
+        first.summary()
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    w.add_(0.1 * torch.randn(8, 4))  # between the last log point and the checkpoint
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for monitor in (first, second):
+        monitor.observe(z, lr=0.1)
+    known, continued = first.summary(), second.summary()
+    assert continued["rad_per_step"] == known["rad_per_step"] > 0.01
+    assert continued["weight_growth"] == known["weight_growth"]
+    assert first.diagnosis() == second.diagnosis()
+
+
+def test_angles_are_exact_and_divided_by_the_steps() -> None:
+    w = torch.eye(4)
+    monitor = NormMonitor(layers={"w": w, "frozen": torch.ones(3), "zero": torch.zeros(2)})
+    for step in range(20):
+        monitor.observe(torch.eye(5), lr=0.1)
+        if step == 9:
+            w.copy_(3 * torch.eye(4).roll(1, 0))  # a right angle away
+    summary = monitor.summary()
+    assert summary["steps_between"] == 20
+    turned, frozen, zero = summary["rad_per_step_by_layer"]
+    assert turned == pytest.approx(math.pi / 2 / 20, rel=1e-6)
+    assert frozen == 0
+    assert math.isnan(zero)
+    assert summary["rad_per_step"] == pytest.approx(turned / 2)
+    assert monitor.layers == ("w", "frozen", "zero")
+
+
+def test_the_first_log_point_may_come_before_the_optimizer_moved() -> None:
+    monitor = NormMonitor(layers={"w": torch.eye(4)})
+    monitor.observe(torch.eye(5), lr=0.1)
+    assert "rad_per_step" not in monitor.summary()

@@ -51,15 +51,19 @@ def advise(
     writable_folder(png.parent)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not errors.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=errors, disable=hidden) as bar:
-        task = bar.add_task("range test", total=steps)
-        found = advised(
-            spec,
-            device=device,  # pyright: ignore[reportArgumentType]
-            data_root=data_root,
-            steps=steps,
-            progress=lambda done, _: bar.update(task, completed=done),
-        )
+    try:
+        with Progress(*columns, TimeRemainingColumn(), console=errors, disable=hidden) as bar:
+            task = bar.add_task("range test", total=steps)
+            found = advised(
+                spec,
+                device=device,  # pyright: ignore[reportArgumentType]
+                data_root=data_root,
+                steps=steps,
+                progress=lambda done, _: bar.update(task, completed=done),
+            )
+    except KeyboardInterrupt:
+        errors.print("Stopped. No figure was drawn.")
+        raise typer.Exit(130) from None
     from normscope.report import save_range_figure  # slow to import
 
     save_range_figure(found, png)

@@ -21,11 +21,11 @@ from normscope.monitors.rules import GOOD_ANGLE, WILD, nice
 # branches start at zero.) Momentum .9 makes it ten times as much.
 _FIRST_ANGLE = 1e-5
 _GROWTH = 1.027  # of the rate at each step: ten times in 86
-_WIDTH = 9  # steps that a median is over
+_WIDTH = 9  # steps that a median of angles is over, a third of those of a loss
 # Weights a quarter longer have gained a right-angled walk of three quarters of their length.
 _LONGER = 1.25
 _LONGEST = 3.0
-_NOISE = 5.0  # standard deviations of the first losses
+_NOISE = 5.0  # standard deviations of the first losses: less is no fall and no rise
 # Above this share of the stable limit a rate is not advised, whatever angle it gives.
 _MARGIN = 3.0
 _AS_IT_IS = 1.5  # advice by less than this factor is none
@@ -49,8 +49,8 @@ class RangeTest:
         angles: radians that the median layer turned in each step.
         losses: at each step, before it.
         steepest: where the loss fell fastest per factor of the rate.
-        stable: the last place before weights grew by a quarter, or the loss rose above its start
-            or was not finite.
+        stable: the last place before weights grew by a quarter, or the loss gave back a third of
+            its fall, rose above its start, or was not finite.
         advised: where to train: the angle of .007, or a third of the last stable rate.
         cuts: whether a cut of the initial weights acts as a raised rate, as under SGD.
     """
@@ -185,37 +185,39 @@ def _broken(way: list[tuple[float, float, float, float]]) -> bool:
 def _found(way: list[tuple[float, float, float, float]], lr: float, *, cuts: bool) -> RangeTest:
     way = [point for point in way if math.isfinite(point[1]) and math.isfinite(point[2])]
     lrs = [lr * factor for factor, *_ in way]
-    losses = _smooth([loss for _, loss, _, _ in way])
-    angles = _smooth([angle for _, _, angle, _ in way])
-    last = _last_stable(losses, [growth for *_, growth in way])
-    width = min(2 * _WIDTH, last)
-    slopes = [losses[i] - losses[i - width] for i in range(width, last + 1)] or [0.0]
-    steepest = min(range(len(slopes)), key=slopes.__getitem__) + width // 2
+    tried = [loss for _, loss, _, _ in way]
+    losses, angles = _smooth(tried, 3 * _WIDTH), _smooth([a for _, _, a, _ in way], _WIDTH)
+    last = _last_stable(losses, [g for *_, g in way], noise=statistics.pstdev(tried[: 4 * _WIDTH]))
+    lowest = min(range(last + 1), key=losses.__getitem__)
+    width = min(2 * _WIDTH, lowest)
+    steepest = min(range(width, lowest + 1), key=lambda i: losses[i] - losses[i - width])
     good = next((i for i, a in enumerate(angles) if a >= GOOD_ANGLE), len(angles) - 1)
     most = lrs[last] / _MARGIN
     near = min(range(len(lrs)), key=lambda i: abs(math.log(lrs[i] / most)))
-    advised = min(good, near)
 
     def point(i: int) -> Point:
         return Point(lrs[i], angles[i])
 
-    columns = tuple(lrs), tuple(a for _, _, a, _ in way), tuple(x for _, x, _, _ in way)
-    return RangeTest(lr, *columns, point(steepest), point(last), point(advised), cuts)
+    columns = tuple(lrs), tuple(a for _, _, a, _ in way), tuple(tried)
+    places = point(steepest - width // 2), point(last), point(min(good, near))
+    return RangeTest(lr, *columns, *places, cuts)
 
 
-def _last_stable(losses: list[float], growths: list[float]) -> int:
+def _last_stable(losses: list[float], growths: list[float], *, noise: float) -> int:
     """The last step before weights or loss went off."""
-    start = losses[: 4 * _WIDTH]
-    highest = statistics.fmean(start) + _NOISE * statistics.pstdev(start)
+    lowest = losses[0]
     for i, (loss, growth) in enumerate(zip(losses, growths, strict=True)):
+        lowest = min(lowest, loss)
+        fall = losses[0] - lowest
+        highest = lowest + fall / 3 if fall > _NOISE * noise else losses[0] + _NOISE * noise
         if growth > _LONGER or loss > highest:
             return max(i - 1, 0)
     return len(losses) - 1
 
 
-def _smooth(values: list[float]) -> list[float]:
+def _smooth(values: list[float], width: int) -> list[float]:
     """Medians over neighbours, fewer at the ends."""
-    half = _WIDTH // 2
+    half = width // 2
     return [statistics.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
 
 

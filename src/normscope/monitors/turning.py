@@ -85,7 +85,8 @@ class Turning:
             return None
         now = self._now()
         angles = angles_between(self._before, now) / steps
-        torch._foreach_copy_(self._before, now)
+        for before, w in zip(self._before, now, strict=True):
+            before.copy_(w)
         self._step = step
         return Turned(torch.stack([angles, _sizes(now), self._first_size]), steps)
 
