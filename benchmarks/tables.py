@@ -100,9 +100,9 @@ def installed(*names: str) -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line, but for where the results were put."""
+    """The command line, but for where the results were put and earlier ones kept."""
     words = list(sys.argv)
-    for option in ("--folder", "--name"):
+    for option in ("--folder", "--name", "--kept"):
         if option in words:
             at = words.index(option)
             del words[at : at + 2]

@@ -13,7 +13,7 @@ from normscope.interventions import (
     scale_invariant_parameters,
     suggest_cut,
 )
-from normscope.monitors import NormMonitor
+from normscope.monitors import NormMonitor, range_test
 
 if TYPE_CHECKING:
     from normscope import simulation as simulation
@@ -33,6 +33,7 @@ __all__ = [
     "grad_scale",
     "losses",
     "optim",
+    "range_test",
     "scale_invariant_parameters",
     "simulation",
     "suggest_cut",

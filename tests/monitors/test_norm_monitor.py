@@ -13,6 +13,11 @@ from normscope import GradScale
 from normscope.losses import info_nce, negative_cosine
 from normscope.monitors import MONITORS, NormMonitor
 
+AT_LOG_POINTS = {
+    *("rad_per_step", "rad_per_step_by_layer", "steps_between"),
+    *("weight_size", "weight_growth", "rank_limit"),
+}
+
 
 def test_two_lines_in_a_plain_loop_show_the_norms() -> None:
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
@@ -50,7 +55,7 @@ def test_observe_returns_what_records_hold_as_python_numbers() -> None:
     for i, (record, shown) in enumerate(zip(records, values, strict=True)):
         expected = {"step": i, "lr": 0.1 * i, **{k: v.tolist() for k, v in shown.items()}}
         rank = record.pop("rank", None)
-        assert record == expected
+        assert {k: v for k, v in record.items() if k not in AT_LOG_POINTS} == expected
         assert (rank is not None) == (i == 2)  # at the log point alone
     assert monitor.records() == []
     assert monitor.summary()["norm_by_class"] == records[2]["norm_by_class"]

@@ -54,7 +54,7 @@ def test_the_page_shows_everything_and_asks_for_nothing(run: Path, browser, widt
         lead = tab.locator(".lead").inner_text()
     assert (requests, problems) == ([], [])
     assert overflow <= 0
-    assert len(drawn) == 10
+    assert len(drawn) == 11
     assert min(drawn) > 0
     assert gallery["width"] > 600  # its box scrolls on a phone
     assert titles == [

@@ -92,11 +92,13 @@ class Loop:
         self.telemetry: Telemetry | None = None
         if fabric.is_global_zero:
             parameters = dict(self.method.named_parameters())
+            trained = {n: p.detach() for n, p in parameters.items() if p.requires_grad}
             self.telemetry = Telemetry(
                 run,
                 spec,
                 classes=len(images.classes),
                 weights={name: parameters[name].detach() for name in sorted(invariant)},
+                layers={name: w for name, w in trained.items() if w.ndim > 1},
                 loggers=sitting.loggers,
                 steps=None if sitting.quiet else self.plan.all_steps,
                 processes=processes,

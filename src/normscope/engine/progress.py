@@ -45,7 +45,7 @@ class ProgressBar:
 
     def show(self, record: dict[str, Any]) -> None:
         """Take the newest numbers from a log record."""
-        named = ("loss", "knn", "norm_mean")
+        named = ("loss", "knn", "norm_mean", "rad_per_step")
         self._shown |= {k: record[k] for k in named if record.get(k) is not None}
         self._progress.update(self._task, numbers=self._numbers())
         if "knn" in record and not self._console.is_terminal:
@@ -60,6 +60,7 @@ class ProgressBar:
             "loss": "loss {:.3f}",
             "knn": "kNN {:.1%}",
             "norm_mean": "training norm {:.3g}",
+            "rad_per_step": "{:.2g} rad/step",
             "images_per_second": "{:,.0f} images/s",
         }
         return ", ".join(s.format(self._shown[k]) for k, s in shapes.items() if k in self._shown)

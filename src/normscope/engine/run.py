@@ -78,7 +78,7 @@ def train(
         raise invalid(
             "images", f"those of {spec.data!r}", images.name, "Leave it out to load them."
         )
-    fabric = _fabric(device, spec.precision)
+    fabric = open_fabric(device, spec.precision)
     fabric.launch()
     with ExitStack() as stack:
         stack.enter_context(tuned(fabric.device, spec.precision))
@@ -117,7 +117,7 @@ def _check_arguments(device: str, workers: int | None, checkpoint_seconds: float
         raise invalid("checkpoint_seconds", "zero or more", checkpoint_seconds, "Usual: 60.")
 
 
-def _fabric(device: str, precision: str) -> Any:
+def open_fabric(device: str, precision: str) -> Any:
     """Lightning Fabric for this process, or for those that torchrun started."""
     from lightning_fabric import Fabric  # slow to import, and only training needs it
     from lightning_fabric.strategies.ddp import DDPStrategy

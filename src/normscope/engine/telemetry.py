@@ -27,6 +27,7 @@ class Telemetry:
         spec: the run's spec.
         classes: number of classes.
         weights: scale-invariant weights by name.
+        layers: weights by name whose turning is measured.
         loggers: names of loggers besides JSONL.
         steps: optimizer steps of the whole run, for the bar; None shows nothing.
         processes: how many train together.
@@ -39,13 +40,15 @@ class Telemetry:
         *,
         classes: int,
         weights: Mapping[str, Tensor],
+        layers: Mapping[str, Tensor],
         loggers: Sequence[str],
         steps: int | None,
         processes: int,
     ) -> None:
         self.run, self.spec = run, spec
         scaled = {"power": spec.grad_scale, "power_of": spec.grad_scale_of}
-        self.monitor = NormMonitor(**scaled, classes=classes, weights=weights or None)
+        watched = {"weights": weights or None, "layers": layers}
+        self.monitor = NormMonitor(**scaled, **watched, classes=classes)
         self._names, self._steps, self._processes = loggers, steps, processes
         self._loggers: list[Logger] = []
         self._jsonl: Jsonl
@@ -70,6 +73,10 @@ class Telemetry:
 
             self._bar = ProgressBar(self.spec.name, self._steps, step)
             self._bar.start()
+        self.monitor.step = step
+        self.monitor.start()
+        if size == 0:
+            self.log("layers", {"step": step, "names": list(self.monitor.layers)})
 
     def observe(self, out: StepOutput, labels: Tensor, *, step: int, lr: float) -> None:
         """Write the previous log point's numbers, then observe a step after its backward pass.
@@ -98,15 +105,21 @@ class Telemetry:
         if self._told is None:
             return
         (place, loss), self._told = self._told, None
-        before = len(self.monitor.alarms)
+        before = len(self.monitor.alarms), len(self.monitor.withdrawn)
         records = self.monitor.records()  # which waits until they, and the loss, are there
         for record in records:
             self.log("step", {**record, **place, "loss": float(loss)})
-        for line in self.monitor.alarms[before:]:
-            here = {name: place[name] for name in ("epoch", "step")}
+        here = {name: place[name] for name in ("epoch", "step")}
+        for line in self.monitor.alarms[before[0] :]:
             self.log("alarm", {**here, "line": line})
-            if self._bar:
-                self._bar.line(f"warning: {line}")
+            self._tell(f"warning: {line}")
+        for line in self.monitor.withdrawn[before[1] :]:
+            self.log("withdrawn", {**here, "line": line})
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        if self._bar:
+            self._bar.line(line)
 
     def log(self, kind: str, numbers: Mapping[str, Any]) -> None:
         """Write one record everywhere."""

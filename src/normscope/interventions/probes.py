@@ -23,6 +23,10 @@ def suggest_cut(
 ) -> float:
     """The c for `cut_init_` that brings the mean embedding norm of a fresh network to a target.
 
+    A target norm is no target rate: how fast weights turn depends on the learning rate and on the
+    norms of the weights, and embeddings of one norm may come from slow or fast networks. For the
+    cut that trains well, take `range_test`'s.
+
     Bisects on a copy, in the module's mode (train or eval). The module, its buffers and torch's
     random state stay as they were.
 

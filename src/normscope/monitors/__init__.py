@@ -15,6 +15,8 @@ r"""Norm telemetry for any training loop: two lines, and the device never waits.
 | `mean_cosine`, `uniformity` | over pairs of rows; 1 and 0 if collapsed | |
 | `alignment`, `opposite_halves` | squared distance to targets; share past 90 degrees | targets |
 | `rank` | RankMe of the first 512 rows | log points alone |
+| `rad_per_step`, `_by_layer` | angle of layers per step since the last log point | layers |
+| `weight_size`, `_growth` | norm of a row; growth of a layer's norm since the start | layers |
 | `norm_mean_trend` | change of the mean norm per step | `summary` alone |
 
 Each function's docstring has the formula.
@@ -22,5 +24,6 @@ Each function's docstring has the formula.
 
 from normscope.monitors.norm_monitor import MONITORS, NormMonitor, on_host
 from normscope.monitors.observation import Observation
+from normscope.monitors.range_test import RangeTest, range_test
 
-__all__ = ["MONITORS", "NormMonitor", "Observation", "on_host"]
+__all__ = ["MONITORS", "NormMonitor", "Observation", "RangeTest", "on_host", "range_test"]

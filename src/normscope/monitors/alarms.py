@@ -1,75 +1,80 @@
-"""Signs in a record that training has gone wrong."""
+"""Alarms of a training: each condition raises one, which stands until the condition ends."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-# Rows within some two degrees of one direction: the per-channel deviation that SimSiam watches
-# (Chen & He 2021, Figure 2) is then 3 % of that of evenly spread embeddings. Uniformity is near
-# zero then and only then, so it has no threshold of its own.
-_COLLAPSED_COSINE = 1 - 1e-3
-# RankMe of a batch on a line is 1, of one spread evenly over two axes 2.
-_COLLAPSED_RANK = 1.5
-# Three orders of magnitude and more beyond the norms of 3 to 40 that training ends with.
-_SMALLEST_NORM, _LARGEST_NORM = 1e-3, 1e4
-_LARGEST_CHANGE = 1e3
+from normscope.monitors.course import Course
+from normscope.monitors.rules import TOGETHER, WILD, signs
+
+# while one kind stands, its consequences raise nothing
+_IMPLIED = {
+    "embedding": {"gradient", "collapse", "fast", "line", "slow", "vanishing", "exploding"},
+    "gradient": {"collapse", "fast", "line", "slow", "vanishing", "exploding"},
+    "collapse": {"fast", "line", "slow", "vanishing", "exploding"},
+    "fast": {"collapse", "line", "slow", "vanishing", "exploding"},
+}
 
 
-def alarms_in(record: Mapping[str, Any], *, first_norm: float) -> dict[str, str | None]:
-    """For each kind of alarm that the record can decide: its line, or None if all is well.
+class Alarms:
+    """Raises alarms, and withdraws them.
 
     Args:
-        record: the quantities of one observation, and its `step`.
-        first_norm: mean norm at the first observation.
+        power: of a GradScale before the loss.
 
-    >>> alarms_in({"step": 7, "norm_mean": 2e4}, first_norm=9.0)["exploding"]
-    'step 7: the mean norm is 2e+04, and was 9 at first. Lower the lr, or add weight decay.'
+    Attributes:
+        raised: every line so far, oldest first.
+        standing: the line of each condition that has not ended, by kind.
+        withdrawn: a line for each alarm whose condition ended, oldest first.
+
+    >>> alarms = Alarms()
+    >>> for step, norm in enumerate([9.0, 2e4, 2.1e4, 12.0]):
+    ...     alarms.see({"step": step, "norm_mean": norm})
+    >>> alarms.raised
+    ['step 1: the mean norm is 2e+04, and was 9 at first. Lower the lr, or add weight decay.']
+    >>> alarms.standing, alarms.withdrawn
+    ({}, ['step 3: over: the mean norm is 2e+04, and was 9 at first.'])
     """
-    rules = (*_not_finite(record), *_collapsed(record), *_norm_gone(record, first_norm))
-    return {
-        kind: f"step {record['step']}: {line}" if rings else None for kind, rings, line in rules
-    }
 
+    def __init__(self, power: float = 0.0) -> None:
+        self.power = power
+        self.course = Course()
+        self.raised: list[str] = []
+        self.standing: dict[str, str] = {}
+        self.withdrawn: list[str] = []
 
-def _not_finite(record: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    advice = "Lower the lr, clip gradients, or leave float16 for bfloat16."
-    if "nonfinite" in record:
-        share = record["nonfinite"]
-        line = f"{100 * share:.3g}% of the embeddings are NaN or infinite. {advice}"
-        yield "embedding", share > 0, line
-    if "growth_predicted" in record:
-        broken = not math.isfinite(record["growth_predicted"]) and not record.get("nonfinite")
-        yield "gradient", broken, f"the gradient in the embeddings is NaN or infinite. {advice}"
+    def see(self, record: Mapping[str, Any]) -> None:
+        """Judge one observation."""
+        self.course.see(record, wild=WILD, together=TOGETHER)
+        step = f"step {record['step']}"
+        for sign in signs(record, self.course, power=self.power):
+            implied = any(sign.kind in _IMPLIED.get(kind, ()) for kind in self.standing)
+            if sign.kind in self.standing and sign.ended:
+                line = self.standing.pop(sign.kind)
+                self.withdrawn.append(f"{step}: over: {line.split('. ')[0]}.")
+            elif sign.holds and not implied and sign.kind not in self.standing:
+                self.standing[sign.kind] = sign.line
+                self.raised.append(f"{step}: {sign.line}")
 
+    def diagnosis(self, record: Mapping[str, Any]) -> str:
+        """The state at a record in one sentence, or two with a remedy."""
+        if self.standing:
+            return f"step {record['step']}: " + " ".join(self.standing.values())
+        known = {
+            "layers turn by {:.2g} rad per step": self.course.angle if self.course.angles else None,
+            "mean norm {:.3g}": record.get("norm_mean"),
+            "mean cosine {:.2f}": record.get("mean_cosine"),
+            "RankMe {:.3g}": self.course.ranks[-1] if self.course.ranks else None,
+        }
+        facts = ", ".join(form.format(x) for form, x in known.items() if x is not None)
+        return f"step {record['step']}: no alarm stands: {facts}."
 
-def _collapsed(record: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    cosine, rank = record.get("mean_cosine", math.nan), record.get("rank", math.nan)
-    collapsed = cosine > _COLLAPSED_COSINE
-    if not math.isnan(cosine):
-        yield (
-            "collapse",
-            collapsed,
-            f"embeddings collapse to one direction, their mean cosine is {cosine:.5f}. "
-            "Does the loss push them apart, or stop the gradient on one side? Lower the lr.",
-        )
-    if not math.isnan(rank):
-        yield (
-            "line",
-            rank < _COLLAPSED_RANK and not collapsed,  # one direction is a line too
-            f"embeddings lie near one line, their RankMe is {rank:.2f}. "
-            "Lower the lr or the weight decay.",
-        )
+    def state_dict(self) -> dict[str, Any]:
+        """What later judgements depend on, as plain values."""
+        return {"course": self.course.state_dict(), "standing": dict(self.standing)}
 
-
-def _norm_gone(record: Mapping[str, Any], first: float) -> Iterator[tuple[str, bool, str]]:
-    norm = record.get("norm_mean", math.nan)
-    if not math.isfinite(norm):
-        return
-    since = f"the mean norm is {norm:.3g}, and was {first:.3g} at first."
-    vanishing = norm < max(_SMALLEST_NORM, first / _LARGEST_CHANGE)
-    yield "vanishing", vanishing, f"{since} Lower the weight decay, or cut the weights by less."
-    # a first norm of zero says nothing about the scale
-    exploding = norm > min(_LARGEST_NORM, first * _LARGEST_CHANGE or _LARGEST_NORM)
-    yield "exploding", exploding, f"{since} Lower the lr, or add weight decay."
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from another's state."""
+        self.course = Course(**state["course"])
+        self.standing = dict(state["standing"])

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from normscope._checks import NormOf, check_floating, check_norm_of, check_number, invalid
-from normscope.monitors.alarms import alarms_in
+from normscope.monitors.alarms import Alarms
 from normscope.monitors.geometry import RANK_ROWS, geometry, gram, rank_of_gram
 from normscope.monitors.growth import growth
 from normscope.monitors.norm_moments import norms
 from normscope.monitors.observation import Observation
 from normscope.monitors.rates import rates
+from normscope.monitors.turning import Turned, Turning
 
 MONITORS: dict[str, Callable[[Observation], dict[str, Tensor]]] = {
     "norms": norms,
@@ -44,6 +45,7 @@ class _Shipped(NamedTuple):
     pending: list[_Pending]
     numbers: Tensor  # of all of them
     gram: Tensor | None  # of the newest one's rows; None if there is nothing to rank
+    turned: Turned | None  # what the layers did since the last log point
     arrived: torch.cuda.Event | None  # None if they are on the host already
 
 
@@ -59,13 +61,13 @@ class NormMonitor:
         power_of: that GradScale's `of`.
         classes: how many classes the labels have; without it there is no `norm_by_class`.
         weights: scale-invariant weights by name, read at each observation.
+        layers: weights by name whose turning is measured at log points; `weights` by default. The
+            monitor keeps a copy of them.
         every: observe once in so many calls; the others cost nothing.
         keep: observations to hold at most, pending or read; the oldest are dropped.
 
     Attributes:
         step: how many times `observe` was called; set it when training resumes.
-        alarms: lines raised so far at log points, oldest first. Each kind is raised once, and
-            again only after it has cleared.
 
     >>> monitor = NormMonitor()
     >>> for lr in (0.5, 0.25):
@@ -82,19 +84,23 @@ class NormMonitor:
         power_of: NormOf = "each",
         classes: int | None = None,
         weights: Mapping[str, Tensor] | None = None,
+        layers: Mapping[str, Tensor] | None = None,
         every: int = 1,
         keep: int = 1000,
     ) -> None:
         self.power = check_number("power", power, "Without GradScale it is 0.", positive=False)
         check_norm_of("power_of", power_of)
         self.power_of: NormOf = power_of
-        for name, w in (weights or {}).items():
-            check_floating(f"weights[{name!r}]", w, "(...)", advice="Pass parameters by name.")
+        for argument, given in (("weights", weights), ("layers", layers)):
+            for name, w in (given or {}).items():
+                advice = "Pass parameters by name."
+                check_floating(f"{argument}[{name!r}]", w, "(...)", advice=advice)
         self.weights = weights
+        self._turning = Turning((weights if layers is None else layers) or {})
         self.classes = None if classes is None else _check_count("classes", classes)
         self.every = _check_count("every", every)
         self.step = 0
-        self.alarms: list[str] = []
+        self._alarms = Alarms(self.power)
         keep = _check_count("keep", keep)
         self._pending: deque[_Pending] = deque(maxlen=keep)
         self._seen: deque[Record] = deque(maxlen=keep)
@@ -102,8 +108,6 @@ class NormMonitor:
         self._rank_rows: Tensor | None = None
         self._shipped: deque[_Shipped] = deque()
         self._previous: tuple[int, Tensor] | None = None  # step, mean of |z|^2
-        self._first_norm = math.nan
-        self._ringing: set[str] = set()
 
     def observe(
         self,
@@ -127,6 +131,7 @@ class NormMonitor:
                 z is a leaf or `z.retain_grad()` was called.
         """
         check_floating("z", z, "(n, d)", ndim=2)
+        self.start()
         step = self.step
         self.step += 1
         if step % self.every:
@@ -155,6 +160,41 @@ class NormMonitor:
         numbers = torch.cat([v.reshape(-1) for v in values.values()])
         self._pending.append(_Pending(step, float(lr), shapes, numbers))
         return values
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers whose turning is measured, in the order of the records."""
+        return tuple(self._turning.layers)
+
+    @property
+    def alarms(self) -> list[str]:
+        """Lines raised so far at log points, oldest first, each with its remedy.
+
+        A condition raises one, and another only after it has ended.
+        """
+        return self._alarms.raised
+
+    @property
+    def withdrawn(self) -> list[str]:
+        """A line for each alarm whose condition has ended, oldest first."""
+        return self._alarms.withdrawn
+
+    def diagnosis(self) -> str:
+        """The state of the training: the alarms that stand and what helps, or that none does.
+
+        >>> monitor = NormMonitor()
+        >>> monitor.diagnosis()
+        'nothing was observed yet.'
+        >>> _ = monitor.observe(4 * torch.eye(8), lr=0.1)
+        >>> monitor.diagnosis()
+        'step 0: no alarm stands: mean norm 4, mean cosine 0.00, RankMe 8.'
+        """
+        self._transfer()
+        return self._alarms.diagnosis(self._seen[-1]) if self._seen else "nothing was observed yet."
+
+    def start(self) -> None:
+        """Measure angles from here on; the first `observe` does it if nobody did before."""
+        self._turning.start(self.step)
 
     def summary(self) -> Record:
         """The newest observation as Python numbers, with rank and trend; empty if there is none.
@@ -189,8 +229,8 @@ class NormMonitor:
             "step": self.step,
             "previous_step": step,
             "previous_square": square,
-            "first_norm": self._first_norm,
-            "ringing": sorted(self._ringing),
+            "alarms": self._alarms.state_dict(),
+            "turning": self._turning.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -198,8 +238,8 @@ class NormMonitor:
         square = state["previous_square"]
         self.step = state["step"]
         self._previous = None if square is None else (state["previous_step"], square)
-        self._first_norm = state["first_norm"]
-        self._ringing = set(state["ringing"])
+        self._alarms.load_state_dict(state["alarms"])
+        self._turning.load_state_dict(state["turning"])
 
     def ship(self) -> None:
         """Start sending pending observations to the host, without waiting."""
@@ -208,11 +248,14 @@ class NormMonitor:
         ranked = min(self._rank_rows.shape) > 1  # one row or one column has nothing to rank
         numbers = on_host(torch.cat([p.numbers for p in self._pending]))
         square = on_host(gram(self._rank_rows)) if ranked else None
+        turned = self._turning.measure(self.step)
+        if turned is not None:
+            turned = turned._replace(numbers=on_host(turned.numbers))
         arrived = None
         if self._rank_rows.is_cuda:
             arrived = torch.cuda.Event()
             arrived.record()
-        self._shipped.append(_Shipped(list(self._pending), numbers, square, arrived))
+        self._shipped.append(_Shipped(list(self._pending), numbers, square, turned, arrived))
         self._pending.clear()
         self._rank_rows = None
 
@@ -229,22 +272,22 @@ class NormMonitor:
                 for name, shape in pending.shapes.items():
                     values = [next(rest) for _ in range(shape.numel())]
                     record[name] = values if len(shape) else values[0]
-                if pending is shipped.pending[-1] and shipped.gram is not None:
-                    record["rank"] = float(rank_of_gram(shipped.gram))
+                if pending is shipped.pending[-1]:
+                    record |= _at_log_point(shipped)
                 self._seen.append(record)
                 self._unread.append(record)
-                self._raise_alarms(record)
+                self._alarms.see(record)
 
-    def _raise_alarms(self, record: Record) -> None:
-        norm = record["norm_mean"]
-        if math.isnan(self._first_norm) and math.isfinite(norm):
-            self._first_norm = norm
-        for kind, line in alarms_in(record, first_norm=self._first_norm).items():
-            if line is None:
-                self._ringing.discard(kind)
-            elif kind not in self._ringing:
-                self._ringing.add(kind)
-                self.alarms.append(line)
+
+def _at_log_point(shipped: _Shipped) -> Record:
+    """What only the newest observation of a log point has."""
+    record: Record = {}
+    if shipped.gram is not None:
+        record["rank"] = float(rank_of_gram(shipped.gram))
+        record["rank_limit"] = len(shipped.gram)
+    if shipped.turned is not None:
+        record |= shipped.turned.record()
+    return record
 
 
 def on_host(x: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from normscope.report.figures import (
 )
 from normscope.report.html import Mark, Page, Picture, Section, Table, is_page
 from normscope.report.norm_figures import against_norm, bars, gallery, violins
+from normscope.report.range_figure import range_figure, save_range_figure
 from normscope.report.run_curves import curves, rates, summary_table
 from normscope.report.run_page import command, run_page
 from normscope.report.runs_page import runs_page
@@ -42,10 +43,12 @@ __all__ = [
     "is_page",
     "new_figure",
     "norms_section",
+    "range_figure",
     "rates",
     "run_page",
     "runs_page",
     "save",
+    "save_range_figure",
     "style",
     "summary_table",
     "violins",

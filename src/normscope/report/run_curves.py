@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ def check_logged(run: RunResult) -> None:
             at, values = series(run)
             if not len(at) or not np.isrealobj(np.asarray([at, values], float)):
                 raise ValueError
-        [record["line"] for record in run.metrics("alarm")]
+        [record["line"] for record in run.metrics("alarm") + run.metrics("withdrawn")]
+        layers_table(run)
     except Exception:  # damaged files raise errors of any kind
         path, advice = RunFolder(run.folder).metrics, "Remove the folder and train again."
         raise invalid(str(path), "as train wrote it", "another, or half of it", advice) from None
@@ -41,12 +43,15 @@ def check_logged(run: RunResult) -> None:
 
 def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
     """Quantities of several runs over their epochs, a figure each, by caption."""
+    measured = {name: run for name, run in runs.items() if _angles(run)[0]}
+    what = "angle that the median layer turns by in a step"
+    turning = {what: _drawn(measured, _angles, "rad per step", yscale="log")} if measured else {}
     return {
         "mean embedding norm": _drawn(runs, _norms, "$|z|$ at the loss", yscale="log"),
         "kNN accuracy on held-out images": _drawn(runs, _accuracies, "accuracy, %", xscale="log"),
         "effective learning rate": _drawn(runs, rates, "learning rate / $|w|^2$", yscale="log"),
         "loss": _drawn(runs, _losses, "loss"),
-    }
+    } | turning
 
 
 Series = tuple[Sequence[float], Sequence[float]]
@@ -61,6 +66,13 @@ def rates(run: RunResult) -> Series:
     weights = "lr_over_weight_squared"
     logged = any(weights in record for record in run.metrics("step"))
     return _of_steps(run, weights if logged else "lr_over_norm")
+
+
+def _angles(run: RunResult) -> Series:
+    """Runs of earlier versions have none."""
+    records = [r for r in run.metrics("step") if r.get("rad_per_step") is not None]
+    per_epoch = run.steps / run.spec.epochs
+    return [r["step"] / per_epoch for r in records], [r["rad_per_step"] for r in records]
 
 
 def _losses(run: RunResult) -> Series:
@@ -120,3 +132,17 @@ def summary_table(runs: Mapping[str, RunResult]) -> Table:
         row = [f"{norms[0]:.2f}", f"{norms[-1]:.2f}", f"{losses[0]:.3f}", f"{losses[-1]:.3f}"]
         rows.append([name, *row, f"{highest:.2g}", f"{run.knn:.1%}", f"{run.seconds:.0f}"])
     return Table(headings, rows, numeric=range(1, len(headings)))
+
+
+def layers_table(run: RunResult) -> Table | None:
+    """How fast each layer turned, in the order of the network; None if that was not logged."""
+    logged = run.metrics("layers")
+    points = [r["rad_per_step_by_layer"] for r in run.metrics("step") if "rad_per_step" in r]
+    if not logged or not points:
+        return None
+    rows = []
+    for name, angles in zip(logged[0]["names"], zip(*points, strict=True), strict=True):
+        known = [a for a in angles if a is not None]
+        shown = [max(known), statistics.median(known)] if known else [math.nan] * 2
+        rows.append([name, *(f"{angle:.2g}" for angle in shown)])
+    return Table(("layer", "rad per step, highest", "median"), rows, numeric=(1, 2))

@@ -11,7 +11,7 @@ from normscope.engine import RunFolder, RunResult, RunSpec
 from normscope.report.evaluated import as_written, evaluated_sections, stored_evaluation
 from normscope.report.html import Page, Picture, Section, Table
 from normscope.report.norm_sections import norms_in_words
-from normscope.report.run_curves import check_logged, curves
+from normscope.report.run_curves import check_logged, curves, layers_table
 
 _SAID = ("data", "net", "epochs", "batch", "lr")  # always in the command that repeats a run
 _USUAL = {"recipe": "text", "cut": 1.0, "grad_scale": 0.0}  # only if they differ from these
@@ -60,6 +60,7 @@ def _training_in_words(result: RunResult) -> str:
 
 def _training_section(run: RunFolder, result: RunResult) -> Section:
     alarms = [record["line"] for record in result.metrics("alarm")]
+    over = [record["line"] for record in result.metrics("withdrawn")]
     drawn = curves({run.path.name: result})
     few = f"Alarms, {len(alarms):,} in all:" if alarms else "No alarm was raised."
     return Section(
@@ -68,7 +69,9 @@ def _training_section(run: RunFolder, result: RunResult) -> Section:
             f"{result.steps:,} steps in {result.seconds:.0f} s, {result.images_per_second:,.0f} "
             f"images per second. {few}",
             *alarms[:10],
+            *over[:10],
         ],
+        layers_table(result),
         figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],
     )
 
