@@ -170,7 +170,7 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
         (["--save-reference", "z.npz"], "--save-reference must be a new file"),
         (["--reference", "unit.npy"], "embeddings must be raw"),
         (["--reference", "narrow.npy"], "FILE must have 3 columns as --reference has, got 8."),
-        (["--reference", "old.csv"], "old.csv must be a run's folder or one of"),
+        (["--reference", "old.txt"], "old.txt must be a run's folder or one of"),
         (["--reference", "none.npy"], "No such file"),
     ],
 )
@@ -184,6 +184,7 @@ def test_what_cannot_be_done_is_one_line_and_nothing_is_written(
     write(z[:, :3].copy(), "npy", "narrow")
     np.save(tmp_path / "few.npy", np.arange(3))
     (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "old.txt").write_text("old")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     words = change if "--reference" in change else ["--reference", "r.npy", *change]
     monkeypatch.chdir(tmp_path)

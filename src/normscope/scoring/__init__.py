@@ -1,5 +1,6 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
+from normscope.scoring.blocks import Source
 from normscope.scoring.readers import open_embeddings
 from normscope.scoring.stream import (
     FittedReference,
@@ -14,6 +15,7 @@ __all__ = [
     "FittedReference",
     "Histogram",
     "Row",
+    "Source",
     "Summary",
     "check_out",
     "default_out",

@@ -211,7 +211,7 @@ def _hashes(ids: np.ndarray) -> np.ndarray:
     return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
 
 
-def _check_distinct(path: Path, seen: np.ndarray) -> None:
+def _check_distinct(path: str, seen: np.ndarray) -> None:
     ordered = np.sort(seen)
     again = ordered[1:] == ordered[:-1]
     if again.any():
