@@ -1,7 +1,8 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
 from normscope.scoring.blocks import Source
-from normscope.scoring.readers import open_embeddings
+from normscope.scoring.kept import kept_rows, write_kept
+from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.stream import (
     FittedReference,
     fit_reference,
@@ -9,7 +10,7 @@ from normscope.scoring.stream import (
     score_file,
 )
 from normscope.scoring.tally import Histogram, Row, Summary
-from normscope.scoring.writers import check_out, default_out
+from normscope.scoring.targets import check_out, default_out, kept_beside
 
 __all__ = [
     "FittedReference",
@@ -20,7 +21,11 @@ __all__ = [
     "check_out",
     "default_out",
     "fit_reference",
+    "kept_beside",
+    "kept_rows",
     "load_reference",
     "open_embeddings",
+    "read_files",
     "score_file",
+    "write_kept",
 ]

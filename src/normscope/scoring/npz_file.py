@@ -87,9 +87,14 @@ def _check_column(path: str, name: str, head: Head, rows: int, kinds: str) -> No
         got = f"{head.numbers} {head.shape}"
         raise invalid(f"{name} of {path}", constraint, got, "Save them in the rows' order.")
     widest = _WIDEST_TEXT if kinds == "U" else 4 * LONGEST_ID
-    if head.numbers.itemsize > widest:
+    if not 0 < head.numbers.itemsize <= widest:
         got = f"{head.numbers.itemsize:,} bytes a row"
-        raise invalid(f"{name} of {path}", f"of at most {widest:,}", got, "Use shorter strings.")
+        raise invalid(
+            f"{name} of {path}",
+            f"of at most {widest:,} bytes, and not empty",
+            got,
+            "Use shorter strings.",
+        )
 
 
 def _kind(numbers: np.dtype) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import lzma
 import math
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -94,10 +95,10 @@ class RawSource(Source):
         """Strings as objects, which take what they need; integers as a copy."""
         if values is None or values.dtype.kind in "iu":
             return None if values is None else values.copy()
-        try:
-            return values.astype(object)
-        except ValueError as error:  # no character has so high a number
-            raise damaged(self.path, error) from None
+        codes = values.view(f"{values.dtype.byteorder}u4")
+        if codes.max(initial=0) > sys.maxunicode:  # numpy would make a string of it all the same
+            raise damaged(self.path, f"a character of code {codes.max():,}")
+        return values.astype(object)
 
 
 class _Reader:
