@@ -27,29 +27,32 @@ def write(tmp_path: Path) -> Written:
     """Writes z as a kind of file, with columns beside it where the kind has them."""
 
     def written(z: np.ndarray, kind: str, name: str = "z", **columns: np.ndarray) -> Path:
-        path = tmp_path / f"{name}.{kind.split('-')[0]}"
-        if kind == "arrow-list":
-            path = path.with_name(f"{name}.stream.arrow")
-        if kind == "npy":
-            np.save(path, z)
-        elif kind == "npz":
-            np.savez(path, embeddings=z, **columns)
-        elif kind == "npz-deflated":
-            np.savez_compressed(path, embeddings=z, **columns)
-        elif kind == "safetensors":
-            save_file({"embeddings": torch.from_numpy(z), "more": torch.zeros(3)}, path)
-        elif kind == "jsonl":
-            write_jsonl(path, z, columns)
-        elif kind == "csv-lists":
-            cells = [json.dumps(row) for row in z.tolist()]
-            write_csv(path, {**columns, "embedding": cells})
-        elif kind == "csv":
-            write_csv(path, {**columns, **entries(z)})
-        else:
-            write_table(path, table(z, kind.partition("-")[2], columns))
-        return path
+        stream = ".stream" if kind == "arrow-list" else ""
+        path = tmp_path / f"{name}{stream}.{kind.split('-')[0]}"
+        return write_file(path, z, kind, **columns)
 
     return written
+
+
+def write_file(path: Path, z: np.ndarray, kind: str, **columns: np.ndarray) -> Path:
+    if kind == "npy":
+        np.save(path, z)
+    elif kind == "npz":
+        np.savez(path, embeddings=z, **columns)
+    elif kind == "npz-deflated":
+        np.savez_compressed(path, embeddings=z, **columns)
+    elif kind == "safetensors":
+        save_file({"embeddings": torch.from_numpy(z), "more": torch.zeros(3)}, path)
+    elif kind == "jsonl":
+        write_jsonl(path, z, columns)
+    elif kind == "csv-lists":
+        cells = [json.dumps(row) for row in z.tolist()]
+        write_csv(path, {**columns, "embedding": cells})
+    elif kind == "csv":
+        write_csv(path, {**columns, **entries(z)})
+    else:
+        write_table(path, table(z, kind.partition("-")[2], columns))
+    return path
 
 
 def entries(z: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,7 +91,7 @@ def table(z: np.ndarray, how: str, columns: dict[str, np.ndarray]) -> pa.Table:
 def write_table(path: Path, rows: pa.Table) -> None:
     """Row groups, or record batches, of 300 rows."""
     if path.suffix == ".parquet":
-        pq.write_table(rows, path, row_group_size=300)
+        pq.write_table(rows, path, row_group_size=300, write_page_checksum=True)
         return
     opened = pa.ipc.new_stream if "stream" in path.name else pa.ipc.new_file
     with opened(path, rows.schema) as writer:

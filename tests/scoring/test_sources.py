@@ -95,7 +95,7 @@ def test_a_dataset_of_hugging_face_is_read_from_disk() -> None:
         ):
             np.testing.assert_allclose(norms_of(source), lengths(z[rows]), rtol=1e-6)
             assert ids_of(source) == [f"row {i}" for i in range(40)[rows]]
-            texts = [text for block in source.blocks() for text in block.texts]
+            texts = [text for block in source.blocks() for text in block.texts.tolist()]
             assert texts == [f"This is sentence {i}." for i in range(40)[rows]]
 
 

@@ -108,6 +108,7 @@ def score(
     bar = Progress(*shown, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal)
     targets = [path for path in (target, kept, page, save_reference) if path is not None]
     scores: list[np.ndarray] = []
+    left = ""
     try:
         with whole_files(*targets) as partial:
             at = dict(zip(targets, partial, strict=True))
@@ -119,8 +120,9 @@ def score(
                 progress, watch = _shown(bar, "scores"), None if kept is None else scores.append
                 summary = score_file(source, fitted, at[target], progress=progress, watch=watch)
             if kept is not None:
-                rows = kept_rows(np.concatenate(scores), share=keep, threshold=threshold)
-                write_kept(source, rows, at[kept])
+                chosen = kept_rows(np.concatenate(scores), share=keep, threshold=threshold)
+                write_kept(source, chosen, at[kept])
+                left = f"{chosen.sum():,} rows kept: {kept}"
             if save_reference is not None:
                 fitted.confidence.save(at[save_reference])
             if page is not None:
@@ -131,8 +133,8 @@ def score(
         errors.print("Stopped. No scores were written.")
         raise typer.Exit(130) from None
     _tell(fitted, summary, target)
-    if kept is not None:
-        say(out, f"{rows.sum():,} rows kept: {kept}")
+    if left:
+        say(out, left)
     if page is not None:
         say(out, f"Open {page.resolve().as_uri()}")
 

@@ -1,5 +1,7 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
+from normscope.scoring.arrays import as_source
+from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
 from normscope.scoring.kept import kept_rows, write_kept
 from normscope.scoring.readers import open_embeddings, read_files
@@ -18,6 +20,7 @@ __all__ = [
     "Row",
     "Source",
     "Summary",
+    "as_source",
     "check_out",
     "default_out",
     "fit_reference",
@@ -26,6 +29,7 @@ __all__ = [
     "load_reference",
     "open_embeddings",
     "read_files",
+    "score_batch",
     "score_file",
     "write_kept",
 ]

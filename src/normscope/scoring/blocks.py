@@ -146,15 +146,16 @@ def norms_and_status(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> norms, [STATUSES[code] for code in status]
     (array([ 5., nan, nan]), ['ok', 'zero', 'infinite'])
     """
-    z = np.asarray(z, np.float64 if z.dtype.itemsize == 8 else np.float32)
-    low, high = _SAFE[z.dtype]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # also of NaN that signals, in a cast
+        z = np.asarray(z, np.float64 if z.dtype.itemsize == 8 else np.float32)
+        low, high = _SAFE[z.dtype]
         square = np.einsum("ij,ij->i", z, z)
         norms = np.sqrt(square, dtype=np.float64)
         doubtful = np.flatnonzero(~((square > low) & (square < high)))  # NaN is doubtful too
+        rows = z[doubtful].astype(np.float64)
     status = np.zeros(len(z), np.uint8)
     if len(doubtful):
-        again = safe_norm(torch.from_numpy(z[doubtful].astype(np.float64)))[:, 0].numpy()
+        again = safe_norm(torch.from_numpy(rows))[:, 0].numpy()
         status[doubtful] = np.select(
             [np.isnan(again), np.isinf(again), again == 0], [NAN, INFINITE, ZERO], OK
         )

@@ -36,9 +36,9 @@ def open_csv(place: Place, wanted: Wanted) -> TableSource:
             cells = _cells(next(reader, None))
         with _stream(place, names, headed, {names[0]: pyarrow.string()}) as reader:
             rows = sum(len(batch) for batch in reader)
-    lists = pyarrow.list_(pyarrow.float64())
-    schema = pyarrow.schema([f.with_type(lists) if f.name in cells else f for f in schema])
-    schema = text_schema(schema, wanted)
+        lists = pyarrow.list_(pyarrow.float64())
+        schema = pyarrow.schema([f.with_type(lists) if f.name in cells else f for f in schema])
+        schema = text_schema(schema, wanted)
 
     def records(columns: list[str], n: int) -> Iterator[Any]:
         del n

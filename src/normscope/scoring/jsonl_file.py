@@ -31,7 +31,7 @@ def open_jsonl(place: Place, wanted: Wanted) -> TableSource:
     with arrow_errors(path):
         first = next(_chunks(place), b"")
         schema = _parsed(first, None).schema if first else pyarrow.schema([])
-    schema = text_schema(schema, wanted)
+        schema = text_schema(schema, wanted)
     rows = sum(sum(not line.isspace() for line in chunk.splitlines()) for chunk in _chunks(place))
 
     def records(columns: list[str], n: int) -> Iterator[Any]:

@@ -36,7 +36,7 @@ def open_npy(place: Place, wanted: Wanted) -> RawSource:
     with place.open() as stream:
         head = read_head(path, stream)
     check_rows(path, head)
-    return plain_source(place, head.size, head.shape, head.numbers, str(head.numbers))
+    return plain_source(place, head.size, head.shape, head.numbers, str(head.numbers), exact=True)
 
 
 def read_head(path: str, stream: IO[bytes]) -> Head:
@@ -75,12 +75,18 @@ def check_rows(path: str, head: Head) -> None:
 
 
 def plain_source(
-    place: Place, start: int, shape: tuple[int, ...], numbers: np.dtype, shown: str
+    place: Place,
+    start: int,
+    shape: tuple[int, ...],
+    numbers: np.dtype,
+    shown: str,
+    *,
+    exact: bool,
 ) -> RawSource:
-    """Rows that begin at a byte of a file, if it is long enough for them."""
+    """Rows that begin at a byte of a file, and end it if `exact`: else some are not in place."""
     rows, d = check_shape(str(place), shape)
     whole, there = start + rows * d * numbers.itemsize, place.size()
-    if there < whole:
+    if there < whole or (exact and there > whole):
         constraint = f"a whole file of {whole:,} bytes"
         raise invalid(str(place), constraint, f"{there:,} bytes", "Write it again.")
 

@@ -40,7 +40,7 @@ def open_safetensors(place: Place, wanted: Wanted) -> RawSource:
     kind, shape, (first, _) = tensor["dtype"], tuple(tensor["shape"]), tensor["data_offsets"]
     if kind not in _FLOATS:
         raise not_floating(path, kind)
-    return plain_source(place, start + first, shape, np.dtype(_FLOATS[kind]), kind)
+    return plain_source(place, start + first, shape, np.dtype(_FLOATS[kind]), kind, exact=False)
 
 
 def _checked_head(place: Place) -> tuple[int, dict[str, Any]]:

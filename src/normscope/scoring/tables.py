@@ -96,23 +96,23 @@ def open_table(path: str, schema: Any, rows: int, records: Records, wanted: Want
         wanted: the columns that are meant.
     """
 
-    def usual_length(name: str) -> int:
+    def length_of(name: str) -> int:
         first = next(records([name], 100), None)
-        return 0 if first is None else _usual_length(first.column(0))
+        return 0 if first is None else usual_length(first.column(0))
 
     with arrow_errors(path):
-        layout = layout_of(path, schema, wanted, usual_length)
+        layout = layout_of(path, schema, wanted, length_of)
+        found = [] if layout.id is None else [f"id: {_id_kind(schema.field(layout.id).type)}"]
     rows, d = check_shape(path, (rows, layout.d))
-    found = [] if layout.id is None else [f"id: {_id_kind(schema.field(layout.id).type)}"]
     beside = (*found, *wanted.covariates, *([wanted.text] if wanted.text else []))
     return TableSource(path, rows, d, str(layout.numbers), beside, layout, records)
 
 
-def layout_of(path: str, schema: Any, wanted: Wanted, usual_length: Callable[[str], int]) -> Layout:
+def layout_of(path: str, schema: Any, wanted: Wanted, length_of: Callable[[str], int]) -> Layout:
     """Column `embedding` or `embeddings`, the only list of floats, or columns e0, e1 and so on.
 
     A name asked for may also be what such numbered columns begin with. Lists that may be of any
-    length have the length that most of the first rows have, as `usual_length` gives it.
+    length have the length that most of the first rows have, as `length_of` gives it.
     """
     names = schema.names
     twice = {name for name in names if names.count(name) > 1}
@@ -132,7 +132,7 @@ def layout_of(path: str, schema: Any, wanted: Wanted, usual_length: Callable[[st
         if name not in lists:
             advice = "Save the model's raw output."
             raise invalid(f"{name} of {path}", "a list of floats in each row", str(kind), advice)
-        d = kind.list_size if _is_fixed(kind) else usual_length(name)
+        d = kind.list_size if _is_fixed(kind) else length_of(name)
         found, numbers = [name], kind.value_type
     if numbers.bit_width > 64:
         raise not_floating(path, str(numbers))
@@ -267,7 +267,7 @@ def _texts(path: str, name: str, column: Any) -> np.ndarray:
     if not is_text(words.type):
         advice = "Name a column of strings."
         raise invalid(f"{name} of {path}", "a string a row", str(words.type), advice)
-    words = compute.utf8_slice_codeunits(words, 0, TEXT_SHOWN)
+    words = compute.utf8_slice_codeunits(words, 0, TEXT_SHOWN)  # pyright: ignore[reportAttributeAccessIssue]
     if _is_coded(column.type):  # cut before it is repeated
         words = words.take(column.indices)
     return _numbers(compute.fill_null(words, ""))
@@ -283,7 +283,8 @@ def _covariate(path: str, name: str, column: Any) -> np.ndarray:
     return _numbers(column.cast("float64", safe=False)).astype(np.float64)
 
 
-def _usual_length(column: Any) -> int:
+def usual_length(column: Any) -> int:
+    """The length of most lists of a column; 0 if there is none."""
     lengths = _storage(column).value_lengths().drop_null().to_numpy(zero_copy_only=False)
     if not len(lengths):
         return 0

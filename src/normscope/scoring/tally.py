@@ -156,7 +156,8 @@ class _Ends:
         for i in places[np.argsort(signed, kind="stable")[:_ENDS]]:
             names = ("id", "norm", "score", "novelty")
             values: list[Any] = [columns[name][i : i + 1].tolist()[0] for name in names]
-            self.rows.append(Row(*values, None if texts is None else texts[i]))
+            text = None if texts is None else str(texts[i])
+            self.rows.append(Row(*values, text=text))
         self.rows = sorted(self.rows, key=lambda row: self._sign * row.norm)[:_ENDS]
 
 

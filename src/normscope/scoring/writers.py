@@ -83,6 +83,7 @@ def _parquet(stream: IO[bytes], schema: Any) -> Any:
         stream,
         schema,
         compression="none",
+        write_page_checksum=True,
         use_dictionary=few,  # pyright: ignore[reportArgumentType]
     )
 
@@ -236,7 +237,9 @@ def _listed(name: str, column: np.ndarray) -> list[Any]:
     if name == "status":
         return [STATUSES[code] for code in column.tolist()]
     if column.dtype.kind == "f" and not np.isfinite(column).all():
-        return np.where(np.isfinite(column), column, None).tolist()
+        shown = column.astype(object)
+        shown[~np.isfinite(column)] = None
+        return shown.tolist()
     return column.tolist()
 
 
