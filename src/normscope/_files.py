@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,34 @@ def whole_file(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_files(*targets: Path) -> Iterator[list[Path]]:
+    """Temporary paths of the same names; on leaving, what is there replaces the targets.
+
+    If anything fails before, no target changes.
+
+    >>> import tempfile
+    >>> targets = [Path(tempfile.mkdtemp()) / name for name in ("scores.csv", "page.html")]
+    >>> with whole_files(*targets) as partial:
+    ...     for path in partial:
+    ...         _ = path.write_text("done")
+    >>> [target.read_text() for target in targets]
+    ['done', 'done']
+    """
+    folders = [path.with_name(f".{path.name}.{os.getpid()}.partial") for path in targets]
+    try:
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        partial = [folder / path.name for folder, path in zip(folders, targets, strict=True)]
+        yield partial
+        for path, target in zip(partial, targets, strict=True):
+            os.replace(path, target)
+            _sync_folder(target.parent)
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def without_nan(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """`normscope score` as a user runs it: real processes, real files, flat memory."""
 
 import csv
+import json
 import resource
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImpor
 from normscope.cli import app, run
 from normscope.confidence.norm_confidence import NormConfidence
 from normscope.scoring import fit_reference, open_embeddings, score_file
-from normscope.scoring.writers import written
+from normscope.scoring.writers import WRITERS, written
 
 from .conftest import KINDS, embeddings
 
@@ -31,6 +32,11 @@ def table(path: Path) -> dict[str, list]:
     if path.suffix == ".npz":
         with np.load(path) as file:
             return {name: file[name].tolist() for name in file.files}
+    if path.suffix == ".arrow":
+        return pa.ipc.open_file(path).read_all().to_pydict()
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return {c: [row[c] for row in rows] for c in rows[0]}
     with path.open(newline="") as stream:
         lines = list(csv.DictReader(stream))
     return {c: [line[c] for line in lines] for c in COLUMNS}
@@ -59,7 +65,7 @@ def test_every_format_gives_the_same_scores(tmp_path: Path, write) -> None:
         assert summary.norm_mean == pytest.approx(expected.mean(), rel=1e-6)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".npz", ".csv"])
+@pytest.mark.parametrize("suffix", list(WRITERS))
 def test_every_kind_of_output_holds_the_same_columns(tmp_path: Path, write, suffix: str) -> None:
     names = np.array([f"row, {'x' * (i % 5)}{i}" for i in range(900)])
     z = embeddings(900, seed=1)
@@ -172,7 +178,7 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
         (["--reference", "r.npy", "unit"], "unit.npy must be raw, as the reference was"),
         (["--reference", "r.npy", "unit"], "leave out its Normalize module"),
         (["--reference", "narrow.npy"], "FILE must have 3 columns as --reference has, got 8."),
-        (["--reference", "old.csv"], "old.csv must be a run's folder or one of"),
+        (["--reference", "old.txt"], "old.txt must be a run's folder or one of"),
         (["--reference", "none.npy"], "No such file"),
     ],
 )
@@ -186,6 +192,7 @@ def test_what_cannot_be_done_is_one_line_and_nothing_is_written(
     write(z[:, :3].copy(), "npy", "narrow")
     np.save(tmp_path / "few.npy", np.arange(3))
     (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "old.txt").write_text("old")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     file = "unit.npy" if change[-1] == "unit" else "z.npz"
     change = [word for word in change if word != "unit"]
@@ -226,7 +233,7 @@ def test_damage_found_late_leaves_the_old_scores(tmp_path: Path, write) -> None:
     assert not list(tmp_path.glob(".*partial"))
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".npz", ".csv"])
+@pytest.mark.parametrize("suffix", list(WRITERS))
 def test_a_full_disk_is_one_line_and_leaves_the_old_scores(
     tmp_path: Path, write, capsys, suffix: str
 ) -> None:

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from normscope.scoring import open_embeddings
 from normscope.scoring.blocks import STATUSES, Source, norms_and_status
 
-from .conftest import KINDS, embeddings
+from .conftest import KINDS, WITH_COLUMNS, embeddings
 
 
 def read(source: Source) -> tuple[np.ndarray, list[str]]:
@@ -107,12 +107,65 @@ def test_norms_agree_with_float64_whatever_the_size(z: np.ndarray) -> None:
 def test_ids_and_covariates_come_with_their_rows(write) -> None:
     z = embeddings(1000, seed=0)
     columns = {"id": np.arange(1000) * 7, "length": np.arange(1000)}
-    for kind in ("npz", "parquet-list", "parquet-wide"):
-        source = open_embeddings(write(z, kind, **columns), covariates=["length"])
+    columns["words"] = np.array([f"number {i}" for i in range(1000)])
+    for kind in WITH_COLUMNS:
+        path = write(z, kind, **columns)
+        source = open_embeddings(path, covariates=["length"], text="words")
         batches = list(source.blocks())
         np.testing.assert_array_equal(np.concatenate([b.ids for b in batches]), columns["id"])
         lengths = np.concatenate([b.covariates["length"] for b in batches])
         np.testing.assert_array_equal(lengths, columns["length"])
+        texts = np.concatenate([b.texts for b in batches])
+        assert texts.tolist() == columns["words"].tolist()
+
+
+def test_columns_of_any_name_are_read_when_they_are_named(tmp_path: Path) -> None:
+    z = embeddings(50, seed=0)
+    names = [f"n{i}" for i in range(50)]
+    both = {"first": z.tolist(), "second": (2 * z).tolist(), "name": names}
+    pq.write_table(pa.table(both), tmp_path / "z.parquet")
+    np.savez(tmp_path / "z.npz", first=z, second=2 * z, name=np.array(names))
+    save_file({k: torch.tensor(both[k]) for k in ("first", "second")}, tmp_path / "z.safetensors")
+    wide = {"dim_" + str(i): z[:, i] for i in reversed(range(8))}
+    pq.write_table(pa.table({"name": names, **wide}), tmp_path / "wide.parquet")
+    expected = np.linalg.norm(z.astype(float), axis=1)
+    for name in ("z.parquet", "z.npz"):
+        source = open_embeddings(tmp_path / name, column="second", id="name")
+        assert next(iter(source.blocks())).ids.tolist() == names
+        np.testing.assert_allclose(read(source)[0], 2 * expected, rtol=1e-6)
+    second = open_embeddings(tmp_path / "z.safetensors", column="second")
+    np.testing.assert_allclose(read(second)[0], 2 * expected, rtol=1e-6)
+    numbered = open_embeddings(tmp_path / "wide.parquet", column="dim_")
+    np.testing.assert_allclose(read(numbered)[0], expected, rtol=1e-6)
+    for name in ("z.parquet", "z.npz", "z.safetensors"):
+        with pytest.raises(ValueError, match=r"a file with 'third', got 'none'. It has first"):
+            open_embeddings(tmp_path / name, column="third")
+        with pytest.raises(ValueError, match="Choose one with --column"):
+            open_embeddings(tmp_path / name)
+
+
+def test_a_csv_file_without_a_heading_is_all_embedding(tmp_path: Path) -> None:
+    z = embeddings(50, seed=0)
+    np.savetxt(tmp_path / "z.csv", z, delimiter=",")
+    norms, _ = read(open_embeddings(tmp_path / "z.csv"))
+    np.testing.assert_allclose(norms, np.linalg.norm(z.astype(float), axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_numbers_in_text_that_start_out_whole_may_be_broken_later(tmp_path: Path, kind) -> None:
+    z = np.ones((400_000, 2))  # more than is read at once
+    z[-1] = [0.5, np.nan]
+    path = tmp_path / f"z.{kind}"
+    if kind == "csv":
+        rows = "".join(f"{a:g},{b:g}\n" for a, b in z.tolist())
+        path.write_text("e0,e1\n" + rows)
+    else:
+        path.write_text(
+            "".join(f'{{"embedding": [{a:g}, {b:g}]}}\n' for a, b in z).replace("nan", "NaN")
+        )
+    norms, status = read(open_embeddings(path))
+    assert norms[0] == 2**0.5
+    assert status[-2:] == ["ok", "nan"]
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -168,18 +221,21 @@ BAD = {
     "integers.npz": (npz(embeddings=np.ones((9, 2), int)), "got 'int64'"),
     "fortran.npz": (npz(embeddings=np.asfortranarray(Z)), "Fortran order"),
     "objects.npz": (npz(embeddings=np.array([[None]] * 9)), "got 'object'"),
-    "cut.parquet": (parquet(e0=Z[:, 0])[:-5], "a whole parquet file"),
-    "text.parquet": (b"hello", "a whole parquet file"),
+    "cut.parquet": (parquet(e0=Z[:, 0])[:-5], "a whole file, got 'Parquet magic bytes"),
+    "text.parquet": (b"hello", "a whole file, got 'Parquet file size"),
     "integers.parquet": (parquet(embedding=[[1, 2]] * 9), "a list of floats in each row"),
     "gap.parquet": (parquet(e0=Z[:, 0], e2=Z[:, 1]), "one floating array (n, d), got 'e0, e2'"),
     "empty.parquet": (parquet(embedding=pa.array([], pa.list_(pa.float32()))), "two rows"),
     "none.parquet": (parquet(embedding=pa.array([None] * 9, pa.list_(pa.float32()))), "(9, 0)"),
-    "cut.safetensors": (safetensors("F32", [9, 2], bytes(72))[:-1], "a whole file of"),
-    "odd.safetensors": (safetensors("F32", [9, 2], bytes(71)), "other offsets than its shape"),
-    "words.safetensors": (safetensors("F32", ["9", "2"], bytes(72)), "its header has no sizes"),
+    "cut.safetensors": (safetensors("F32", [9, 2], bytes(72))[:-1], "file not fully covered"),
+    "odd.safetensors": (
+        safetensors("F32", [9, 2], bytes(71)),
+        "invalid shape, data type, or offset",
+    ),
+    "words.safetensors": (safetensors("F32", ["9", "2"], bytes(72)), "invalid JSON in header"),
     "before.safetensors": (
         safetensors("F32", [9, 2], bytes(72)).replace(b"[0, 72]", b"[-9,63]"),
-        "its header has no sizes",
+        "invalid JSON in header",
     ),
     "deep.safetensors": (struct.pack("<Q", 100_000) + b"[" * 100_000, "a whole file"),
     "twice.parquet": (
@@ -190,7 +246,7 @@ BAD = {
     "head.safetensors": (struct.pack("<Q", 1 << 60) + b"{", "a whole file"),
     "short.safetensors": (b"abc", "a whole file"),
     "list.safetensors": (struct.pack("<Q", 2) + b"[]", "a whole file"),
-    "z.txt": (b"1 2 3", "a run's folder or one of .npy, .npz, .parquet, .safetensors"),
+    "z.txt": (b"1 2 3", "a run's folder or one of .npy, .npz, .parquet, .arrow, .jsonl"),
 }
 
 

@@ -11,14 +11,24 @@ from typing import Annotated, Any
 import typer
 
 from normscope._environment import versions
-from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.console import errors, out, refuse, say, writable_folder
 from normscope.cli.paper import paper
 from normscope.cli.processes import first_process, leave
 
 COMMANDS = ("demo", "advise", "train", "evaluate", "score", "report", "reproduce", "data")
 OF_PAPER = ("demo", "reproduce")
 
-__all__ = ["COMMANDS", "OF_PAPER", "app", "errors", "out", "refuse", "run", "writable_folder"]
+__all__ = [
+    "COMMANDS",
+    "OF_PAPER",
+    "app",
+    "errors",
+    "out",
+    "refuse",
+    "run",
+    "say",
+    "writable_folder",
+]
 
 
 def app(words: Sequence[str] | None = None, **options: Any) -> Any:
@@ -74,5 +84,5 @@ def run(program: Callable[[], Any] = app) -> None:
         status = 2
         if first_process():
             line = str(error) or type(error).__name__
-            errors.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(errors, line)
     leave(status)

@@ -12,9 +12,23 @@ from rich.console import Console
 out, errors = Console(), Console(stderr=True)
 
 
+def say(console: Console, text: str) -> None:
+    """One line, as it is, however long; what would steer the terminal is spelled out."""
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def visible(text: str) -> str:
+    r"""The text with its control characters, as in the name of a file, as escapes.
+
+    >>> print(visible("a\nb\x1b[31m.npy"))
+    a\nb\x1b[31m.npy
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def refuse(line: str) -> NoReturn:
     """One line on standard error, and exit status 2."""
-    errors.print(line, markup=False, highlight=False, soft_wrap=True)
+    say(errors, line)
     raise typer.Exit(2)
 
 

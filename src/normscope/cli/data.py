@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 from normscope import data
-from normscope.cli.console import errors, out
+from normscope.cli.console import errors, out, say
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Root = Annotated[Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")]
@@ -87,4 +87,4 @@ def check(name: str, root: Root = None) -> None:
 
 def _print(lines: list[str]) -> None:
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(out, line)

@@ -11,7 +11,7 @@ import torch
 import typer
 from rich.table import Table
 
-from normscope.cli.console import errors, out, refuse
+from normscope.cli.console import errors, out, refuse, say
 from normscope.engine import evaluate as evaluate_run
 
 
@@ -46,7 +46,7 @@ def evaluate(
         table.add_row(name, *shares, *norms)
     out.print(table)
     for line in (*_said(result), f"Next: normscope report {shlex.quote(str(run))}"):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(out, line)
 
 
 def _said(result: dict[str, Any]) -> Iterator[str]:

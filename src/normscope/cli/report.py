@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.console import errors, out, refuse, say, writable_folder
 from normscope.cli.paper import paper
 from normscope.engine import RunFolder
 from normscope.report import Page, is_page, run_page, runs_page
@@ -49,7 +49,7 @@ def report(
         page = _page(places, runs=kinds[places[0]] == "run")
     writable_folder(target.parent)
     page.save(target)
-    out.print(f"Open {target.resolve().as_uri()}", highlight=False, soft_wrap=True)
+    say(out, f"Open {target.resolve().as_uri()}")
 
 
 def _kind(place: Path) -> str | None:
@@ -65,7 +65,7 @@ def _page(places: list[Path], *, runs: bool) -> Page:
     if runs and len(places) > 1:
         finished = [place for place in places if RunFolder(place).result_file.exists()]
         for place in set(places) - set(finished):
-            errors.print(f"left out, not finished: {place}", highlight=False)
+            say(errors, f"left out, not finished: {place}")
         places = finished or places
     if runs:
         return run_page(places[0]) if len(places) == 1 else runs_page(places)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from normscope.cli.console import errors, out, refuse
+from normscope._files import whole_files
+from normscope.cli.console import errors, out, refuse, say, visible
 from normscope.scoring import (
     FittedReference,
     Summary,
     check_out,
     default_out,
     fit_reference,
+    kept_beside,
+    kept_rows,
     load_reference,
     open_embeddings,
+    read_files,
     score_file,
+    write_kept,
 )
 
 if TYPE_CHECKING:
@@ -28,9 +32,16 @@ if TYPE_CHECKING:
 
 
 def score(
-    file: Annotated[Path, typer.Argument(help="embeddings, or a run's folder", show_default=False)],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="embeddings: files, folders of shards, patterns, URLs; or a run",
+            show_default=False,
+        ),
+    ],
     reference: Annotated[
-        Path, typer.Option(help="what to compare to: embeddings, a run, or --save-reference's")
+        str, typer.Option(help="what to compare to: like FILE, or --save-reference's")
     ],
     labels: Annotated[
         Path | None, typer.Option(help=".npy of the reference's classes, to check the norm")
@@ -38,8 +49,21 @@ def score(
     covariate: Annotated[
         list[str] | None, typer.Option(help="column that the norm may depend on; may be repeated")
     ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="column of the embeddings, if it can't be guessed")
+    ] = None,
+    identity: Annotated[str | None, typer.Option("--id", help="column of ids")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="column of FILE's texts, to show on the page")
+    ] = None,
     target: Annotated[
         Path | None, typer.Option("--out", help="default: FILE's name with .scores.parquet")
+    ] = None,
+    keep: Annotated[
+        float | None, typer.Option(help="write the embeddings of this share of highest score")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="write the embeddings of this score and more")
     ] = None,
     save_reference: Annotated[
         Path | None, typer.Option(help="keep the fitted reference in this .npz")
@@ -52,53 +76,75 @@ def score(
     \b
     normscope score new.npy --reference train.npy
     normscope score new.parquet --reference train.parquet --covariate text_length
+    normscope score shards/ --reference s3://bucket/train --id key --keep 0.95
     normscope score new.npy --reference train.npy --labels classes.npy --save-reference fit.npz
-    normscope score new.safetensors --reference fit.npz --out new.csv --html
+    normscope score new.jsonl --reference fit.npz --text sentence --out new.csv --html
     normscope score runs/simclr-digits-0123456789 --reference runs/simclr-digits-0123456789
 
-    Reads .npy, .npz, .parquet and .safetensors of any length; a run's test images against its
-    training images. Writes id, norm, score (the share of the reference with smaller norms),
-    novelty (bits of surprise at so small a norm) and status to .parquet, .npz or .csv; with
-    --html, a page of the same name that shows them.
+    Reads .npy, .npz, .parquet, .arrow, .jsonl, .csv and .safetensors of any length, folders of
+    them, and datasets of Hugging Face on disk; a run's test images against its training images.
+    Writes id, norm, score (the share of the reference with smaller norms), novelty (bits of
+    surprise at so small a norm) and status to .parquet, .arrow, .npz, .csv or .jsonl; with
+    --html, a page of the same name that shows them; with --keep or --threshold, the kept rows'
+    ids and embeddings, as NAME.kept.
     """
-    target = target or default_out(file)
-    covariates = covariate or []
-    inputs = (file, reference, *([] if labels is None else [labels]))
-    check_out(target, force=force, inputs=inputs)
-    if save_reference is not None:
-        _check_save(save_reference, force=force, others=(*inputs, target))
+    target = target or default_out(files)
+    kept = None if keep is None and threshold is None else kept_beside(target)
     page = target.with_suffix(".html") if html else None
-    if page is not None and page.exists():
-        _check_page(page, force=force)
+    _check_targets(files, reference, labels, (target, kept, page, save_reference), force=force)
     classes = None if labels is None else _classes(labels)
     fitted = load_reference(reference)
+    covariates = covariate or []
     if fitted is not None and not covariates:
         covariates = list(fitted.confidence.names)  # it knows what it was fitted with
-    source = open_embeddings(file, split="test", covariates=covariates)
+    columns: Columns = {"column": column, "id": identity, "covariates": covariates}
+    source = open_embeddings(files, split="test", text=text, **columns)
     if fitted is not None and (labels is not None or save_reference is not None):
         advice = "leave out --labels and --save-reference"
         refuse(f"--reference must be embeddings, got one that is fitted: {advice}.")
     if fitted is not None:
         _check_columns(fitted.confidence.d, source.d)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal)
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*shown, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal)
+    targets = [path for path in (target, kept, page, save_reference) if path is not None]
+    scores: list[np.ndarray] = []
+    left = ""
     try:
-        with bar:
-            if fitted is None:
-                known = open_embeddings(reference, split="train", covariates=covariates)
-                _check_columns(known.d, source.d)
-                fitted = fit_reference(known, labels=classes, progress=_shown(bar, "reference"))
-            summary = score_file(source, fitted, target, progress=_shown(bar, "scores"))
-        if save_reference is not None:
-            fitted.confidence.save(save_reference)
+        with whole_files(*targets) as partial:
+            at = dict(zip(targets, partial, strict=True))
+            with bar:
+                if fitted is None:
+                    known = open_embeddings(reference, split="train", **columns)
+                    _check_columns(known.d, source.d)
+                    fitted = fit_reference(known, labels=classes, progress=_shown(bar, "reference"))
+                progress, watch = _shown(bar, "scores"), None if kept is None else scores.append
+                summary = score_file(source, fitted, at[target], progress=progress, watch=watch)
+            if kept is not None:
+                chosen = kept_rows(np.concatenate(scores), share=keep, threshold=threshold)
+                write_kept(source, chosen, at[kept])
+                left = f"{chosen.sum():,} rows kept: {kept}"
+            if save_reference is not None:
+                fitted.confidence.save(at[save_reference])
+            if page is not None:
+                _page(files, reference, fitted, summary).save(at[page])
     except OSError as error:  # from writing: the readers report their own
         refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
     except KeyboardInterrupt:
         errors.print("Stopped. No scores were written.")
         raise typer.Exit(130) from None
     _tell(fitted, summary, target)
+    if left:
+        say(out, left)
     if page is not None:
-        _write_page(page, _page(file, reference, fitted, summary))
+        say(out, f"Open {page.resolve().as_uri()}")
+
+
+class Columns(TypedDict):
+    """The columns that FILE and the reference have in common."""
+
+    column: str | None
+    id: str | None
+    covariates: list[str]
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
@@ -109,13 +155,38 @@ def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
 
 def _classes(path: Path) -> np.ndarray:
     try:
+        if not path.is_file():  # a device would be read without end
+            raise OSError
         with path.open("rb") as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         refuse(f"--labels must be a .npy file of integers, got {str(path)!r}.")
 
 
-def _check_save(path: Path, *, force: bool, others: tuple[Path, ...]) -> None:
+def _check_targets(
+    files: list[str],
+    reference: str,
+    labels: Path | None,
+    targets: tuple[Path, Path | None, Path | None, Path | None],
+    *,
+    force: bool,
+) -> None:
+    """Refuse what can't be written, before any work."""
+    target, kept, page, save_reference = targets
+    inputs = [*read_files(files, split="test"), *read_files(reference, split="train")]
+    inputs += [] if labels is None else [labels]
+    check_out(target, force=force, inputs=inputs)
+    if kept is not None:
+        check_out(kept, force=force, inputs=inputs)
+    if save_reference is not None:
+        _check_save(
+            save_reference, force=force, others=[*inputs, target, *([kept] if kept else [])]
+        )
+    if page is not None and page.exists():
+        _check_page(page, force=force)
+
+
+def _check_save(path: Path, *, force: bool, others: list[Path]) -> None:
     if path.suffix != ".npz" or not path.parent.is_dir() or path.is_dir():
         refuse(f"--save-reference must be a .npz in a folder that exists, got {str(path)!r}.")
     if any(path.resolve() == other.resolve() for other in others) or (path.exists() and not force):
@@ -137,10 +208,10 @@ def _check_columns(known: int | None, given: int) -> None:
 def _tell(reference: FittedReference, summary: Summary, target: Path) -> None:
     counts = [*_left_out("the reference", reference.left_out), *_left_out("FILE", summary.statuses)]
     for line in [*counts, *reference.confidence.warnings]:
-        _line(errors, line)
+        say(errors, line)
     if reference.confidence.trust is not None:
-        _line(out, _trust(reference.confidence.trust))
-    _line(out, f"{_in_words(reference, summary)}: {target}")
+        say(out, _trust(reference.confidence.trust))
+    say(out, f"{_in_words(reference, summary)}: {target}")
 
 
 def _left_out(owner: str, counts: dict[str, int]) -> list[str]:
@@ -161,26 +232,15 @@ def _in_words(reference: FittedReference, summary: Summary) -> str:
     return f"{summary.rows:,} rows, mean norm {summary.norm_mean:.4g}{of}, {low}"
 
 
-def _write_page(path: Path, page: Page) -> None:
-    try:
-        page.save(path)
-    except OSError as error:
-        refuse(f"--html must be writable, got {str(path)!r}: {error.strerror or error}.")
-    _line(out, f"Open {path.resolve().as_uri()}")
-
-
-def _page(file: Path, reference: Path, fitted: FittedReference, summary: Summary) -> Page:
+def _page(files: list[str], reference: str, fitted: FittedReference, summary: Summary) -> Page:
     from normscope.report.score_page import score_page  # slow to import
 
     trust = fitted.confidence.trust
     lines = [f"{_in_words(fitted, summary)}.", *_left_out("the reference", fitted.left_out)]
     lines += [*fitted.confidence.warnings, *([] if trust is None else [_trust(trust)])]
-    names = file.name, reference.name
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    names = visible(f"{Path(files[0]).name}{more}"), visible(Path(reference).name)
     return score_page(*names, fitted, summary, lines=lines, meanings=_MEANING)
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 _MEANING = {

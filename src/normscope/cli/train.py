@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from normscope.cli.console import errors, out, refuse
+from normscope.cli.console import errors, out, refuse, say
 from normscope.cli.processes import first_process, run_processes
 from normscope.cli.spec_options import about, spec_from, with_spec_options
 from normscope.engine import RunResult, Stopped
@@ -75,7 +75,7 @@ def train(
         if first_process():
             words = ["normscope", *(w for w in sys.argv[1:] if w != "--resume"), "--resume"]
             for line in (f"{stopped}. Resume with:", f"  {shlex.join(words)}"):
-                errors.print(line, markup=False, highlight=False, soft_wrap=True)
+                say(errors, line)
         raise typer.Exit(128 + stopped.signal_number) from None
     if first_process():
         _print(result)
@@ -89,4 +89,4 @@ def _print(result: RunResult) -> None:
         f"{result.images_per_second:,.0f} images/s, {result.seconds:.0f} s of training "
         f"({result.waited / max(result.seconds, 1e-9):.0%} waiting for images): {result.folder}"
     )
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    say(out, line)

@@ -101,5 +101,8 @@ def _covariates_section(explained: Mapping[str, float]) -> Section:
 
 def _ends_section(title: str, ends: Sequence[Row]) -> Section:
     rows = [[str(r.id), f"{r.norm:.5g}", f"{r.score:.4f}", f"{r.novelty:.2f}"] for r in ends]
-    headings = ("id", "norm", "score", "novelty, bits")
+    headings = ["id", "norm", "score", "novelty, bits"]
+    if any(row.text is not None for row in ends):
+        headings.append("text")
+        rows = [[*row, r.text or ""] for row, r in zip(rows, ends, strict=True)]
     return Section(title, table=Table(headings, rows, numeric=(1, 2, 3)))

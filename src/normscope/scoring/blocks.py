@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,6 +18,9 @@ OK, NAN, INFINITE, ZERO, RAGGED, NULL, COVARIATE = range(len(STATUSES))
 
 BLOCK_BYTES = 1 << 22  # read at once: small enough to be summed while in the cache
 _MOST_ROWS = 1 << 16
+LONGEST_ID = 1024  # characters: 65,536 of them are held at once
+TEXT_SHOWN = 300  # characters of a row's text
+_AGAIN = "Write it again."
 # Sums of squares beyond these may have lost digits, or overflowed.
 _SAFE = {np.dtype("f4"): (1e-30, 1e38), np.dtype("f8"): (1e-280, 1e300)}
 
@@ -34,6 +36,7 @@ class Block:
             norm may hold anything.
         ids: integers or strings, (n,), or None where the file has none.
         covariates: name -> (n,), float64.
+        texts: beginnings of strings, (n,), or None.
     """
 
     norms: np.ndarray
@@ -41,6 +44,7 @@ class Block:
     z: np.ndarray
     ids: np.ndarray | None = None
     covariates: dict[str, np.ndarray] = field(default_factory=dict)
+    texts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.norms)
@@ -48,34 +52,76 @@ class Block:
 
 @dataclass
 class Source(ABC):
-    """Embeddings in a file, of which only a block is in memory at a time.
+    """Embeddings, of which only a block is in memory at a time.
 
     Attributes:
-        path: of the file.
+        path: of the file, as messages show it.
         rows: how many there are.
         d: entries of a row.
         dtype: its number format, as its file calls it.
+        beside: what is read beside the embeddings, with its kind where that matters.
     """
 
-    path: Path
+    path: str
     rows: int
     d: int
     dtype: str
+    beside: tuple[str, ...]
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """The rows in order; each call starts from the first."""
 
 
-def check_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a shape (n, d), if there is something to compare."""
+def check_shape(path: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a shape (n, d), with at least one column if there are rows."""
     if len(shape) != 2:
         advice = "Give each row one embedding."
-        raise invalid(str(path), "embeddings (n, d)", f"{len(shape)}-d {shape}", advice)
-    if shape[0] < 2 or shape[1] < 1:
-        advice = "There is nothing to compare."
-        raise invalid(str(path), "at least two rows of at least one entry", f"{shape}", advice)
+        raise invalid(path, "embeddings (n, d)", f"{len(shape)}-d {shape}", advice)
+    if shape[0] and shape[1] < 1:
+        raise too_few(path, shape)
     return shape
+
+
+def too_few(path: str, shape: tuple[int, int]) -> ValueError:
+    """The error for a shape (n, d) without two rows of one entry."""
+    advice = "There is nothing to compare."
+    return invalid(path, "at least two rows of at least one entry", f"{shape}", advice)
+
+
+def damaged(path: str, error: Exception | str) -> ValueError:
+    """The error for a file whose content breaks off or makes no sense."""
+    if isinstance(error, ValueError) and " must be " in str(error):
+        return error  # already in the error form
+    why = " ".join(str(error).split())[:120] or type(error).__name__
+    return invalid(path, "a whole file without pickles", why, "Write it again.")
+
+
+def not_floating(path: str, kind: str) -> ValueError:
+    """The error for embeddings of another kind of number."""
+    advice = "Save the model's raw output."
+    return invalid(path, "float16, bfloat16, float32 or float64", kind, advice)
+
+
+def checked_ids(path: str, ids: np.ndarray) -> np.ndarray:
+    """Ids as they are, if they are integers, or strings that a file can hold.
+
+    Args:
+        path: in errors.
+        ids: integers, or strings as objects, (n,).
+    """
+    if ids.dtype.kind in "iu":
+        return ids
+    try:
+        longest = max(map(len, ids), default=0)
+        "".join(ids).encode()
+    except (TypeError, UnicodeEncodeError) as error:
+        why = " ".join(str(error).split())[:80]
+        raise invalid(f"id of {path}", "an integer or a string a row", why, _AGAIN) from None
+    if longest > LONGEST_ID:
+        constraint = f"of at most {LONGEST_ID:,} characters"
+        raise invalid(f"id of {path}", constraint, f"{longest:,}", "Use a shorter name.")
+    return ids
 
 
 def block_rows(row_bytes: int) -> int:
@@ -100,15 +146,16 @@ def norms_and_status(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> norms, [STATUSES[code] for code in status]
     (array([ 5., nan, nan]), ['ok', 'zero', 'infinite'])
     """
-    z = np.asarray(z, np.float64 if z.dtype.itemsize == 8 else np.float32)
-    low, high = _SAFE[z.dtype]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # also of NaN that signals, in a cast
+        z = np.asarray(z, np.float64 if z.dtype.itemsize == 8 else np.float32)
+        low, high = _SAFE[z.dtype]
         square = np.einsum("ij,ij->i", z, z)
         norms = np.sqrt(square, dtype=np.float64)
         doubtful = np.flatnonzero(~((square > low) & (square < high)))  # NaN is doubtful too
+        rows = z[doubtful].astype(np.float64)
     status = np.zeros(len(z), np.uint8)
     if len(doubtful):
-        again = safe_norm(torch.from_numpy(z[doubtful].astype(np.float64)))[:, 0].numpy()
+        again = safe_norm(torch.from_numpy(rows))[:, 0].numpy()
         status[doubtful] = np.select(
             [np.isnan(again), np.isinf(again), again == 0], [NAN, INFINITE, ZERO], OK
         )

@@ -2,62 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from normscope._checks import invalid
-from normscope.scoring.blocks import Source
+from normscope.scoring.arrow_file import open_arrow
+from normscope.scoring.blocks import Block, Source, too_few
+from normscope.scoring.csv_file import open_csv
+from normscope.scoring.jsonl_file import open_jsonl
+from normscope.scoring.listing import Given, files_of
+from normscope.scoring.npy_file import open_npy
+from normscope.scoring.npz_file import open_npz
 from normscope.scoring.parquet_file import open_parquet
-from normscope.scoring.raw import open_npy, open_npz, open_safetensors
+from normscope.scoring.places import Local, Place
+from normscope.scoring.safetensors_file import open_safetensors
+from normscope.scoring.wanted import Wanted
 
 
 class Format(NamedTuple):
     """How a kind of file is opened."""
 
-    open: Callable[..., Source]  # (path, split=, covariates=) -> the embeddings
-    has_columns: bool  # beside the embeddings: ids and covariates
+    open: Callable[[Place, Wanted], Source]
+    names: bool  # whether the embeddings in it have a name
+    columns: bool  # whether ids, texts and covariates can be beside them
 
 
 FORMATS = {
-    ".npy": Format(open_npy, has_columns=False),
-    ".npz": Format(open_npz, has_columns=True),
-    ".parquet": Format(open_parquet, has_columns=True),
-    ".safetensors": Format(open_safetensors, has_columns=False),
+    ".npy": Format(open_npy, names=False, columns=False),
+    ".npz": Format(open_npz, names=True, columns=True),
+    ".parquet": Format(open_parquet, names=True, columns=True),
+    ".arrow": Format(open_arrow, names=True, columns=True),
+    ".jsonl": Format(open_jsonl, names=True, columns=True),
+    ".csv": Format(open_csv, names=True, columns=True),
+    ".safetensors": Format(open_safetensors, names=True, columns=False),
 }
 
 
+@dataclass
+class Shards(Source):
+    """Files whose rows follow each other."""
+
+    parts: list[Source]
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in order; row numbers run over all files."""
+        for part in self.parts:
+            yield from part.blocks()
+
+
 def open_embeddings(
-    path: Path | str,
+    given: Given | Sequence[Given],
     *,
     split: Literal["train", "test"] = "test",
+    column: str | None = None,
+    id: str | None = None,
+    text: str | None = None,
     covariates: Sequence[str] = (),
 ) -> Source:
-    """A file's embeddings, ready to be read a block at a time; its head is checked at once.
+    """Embeddings ready to be read a block at a time; the head of each file is checked at once.
+
+    Files of one set are alike: in their columns, and in the kind and number of entries.
 
     Args:
-        path: a file of one of `FORMATS`, or the folder of a run.
-        split: which embeddings of a run are meant.
-        covariates: columns or members beside the embeddings, one number a row.
+        given: a file of one of `FORMATS`, a run's folder, a folder of shards in one format, a
+            Hugging Face dataset on disk, a pattern with wildcards, a URL that fsspec knows; or
+            several, in the order of their rows.
+        split: which embeddings of a run, or of a dataset with splits.
+        column: the embeddings' column, member or tensor, or what columns e0, e1 begin with.
+        id: the column of ids; `id` if there is one. Else a row's id is its number, from 0.
+        text: a column of strings, for a page.
+        covariates: columns of one number a row.
     """
-    path = Path(path)
-    if path.is_dir():
-        path = path / "embeddings.npz"
-        if not path.exists():
-            advice = f"Run `normscope evaluate {path.parent}` first."
-            raise invalid(str(path.parent), "a run with embeddings.npz", "none", advice)
-    kind = FORMATS.get(path.suffix)
+    wanted = Wanted(column, id, text, tuple(covariates), split)
+    found = [_opened(place, wanted) for place in files_of(given, suffixes=FORMATS, split=split)]
+    parts = [part for part in found if part.rows]
+    rows = sum(part.rows for part in parts)
+    if rows < 2:
+        raise too_few(found[0].path, (rows, found[0].d))
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for other in parts[1:]:
+        _check_alike(first, other)
+    path = f"{first.path} and {len(parts) - 1:,} more"
+    return Shards(path, rows, first.d, first.dtype, first.beside, parts)
+
+
+def read_files(given: Given | Sequence[Given], *, split: str) -> list[Path]:
+    """The files on this machine that `open_embeddings` would read."""
+    places = files_of(given, suffixes=FORMATS, split=split)
+    return [place.path for place in places if isinstance(place, Local)]
+
+
+def _opened(place: Place, wanted: Wanted) -> Source:
+    kind = FORMATS.get(place.suffix)
     if kind is None:
         constraint = f"a run's folder or one of {', '.join(FORMATS)}"
-        raise invalid(str(path), constraint, path.suffix or "no suffix", "Convert it.")
-    if covariates and not kind.has_columns:
-        having = " or ".join(suffix for suffix, other in FORMATS.items() if other.has_columns)
+        raise invalid(str(place), constraint, place.suffix or "no suffix", "Convert it.")
+    if wanted.beside() and not kind.columns:
+        having = " or ".join(suffix for suffix, other in FORMATS.items() if other.columns)
+        name = "covariates" if wanted.covariates else "id" if wanted.id else "text"
         advice = f"Save it as {having} with a column for each."
-        raise invalid("covariates", "none for a file without columns", str(path), advice)
-    try:
-        with path.open("rb"):  # the system's errors on opening, in the one form
-            pass
-    except OSError as error:
-        advice = "Check its name and permissions."
-        raise invalid(str(path), "a file that can be read", error.strerror, advice) from None
-    return kind.open(path, split=split, covariates=covariates)
+        raise invalid(name, "none for a file without columns", str(place), advice)
+    if wanted.column is not None and not kind.names:
+        advice = "Leave it out."
+        raise invalid("column", "none for a file of one array", str(place), advice)
+    return kind.open(place, wanted)
+
+
+def _check_alike(first: Source, other: Source) -> None:
+    """Refuse a file that does not go on where the first ended."""
+    expected, found = (
+        f"{s.d} entries of {s.dtype}" + "".join(f", {name}" for name in s.beside)
+        for s in (first, other)
+    )
+    if expected != found:
+        advice = f"It has another form than {first.path}."
+        raise invalid(other.path, f"rows of {expected}", found, advice)

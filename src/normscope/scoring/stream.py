@@ -14,6 +14,7 @@ import numpy as np
 from normscope._checks import invalid
 from normscope.confidence import NormConfidence, check_not_normalised, norm_trust
 from normscope.scoring.blocks import COVARIATE, OK, Block, Source
+from normscope.scoring.places import is_url
 from normscope.scoring.tally import Summary, Tally, counted, named
 from normscope.scoring.writers import written
 
@@ -81,8 +82,10 @@ def fit_reference(
     return FittedReference(confidence, float(joined.mean()), named(counts))
 
 
-def load_reference(path: Path) -> FittedReference | None:
+def load_reference(path: Path | str) -> FittedReference | None:
     """The reference that `NormConfidence.save` left in a file; None if it holds something else."""
+    if is_url(str(path)) or not Path(path).is_file():
+        return None  # a device would be read without end
     try:
         with zipfile.ZipFile(path) as packed:
             members = set(packed.namelist())
@@ -132,7 +135,12 @@ class _Sample:
 
 
 def score_file(
-    source: Source, reference: FittedReference, out: Path, *, progress: Progress | None = None
+    source: Source,
+    reference: FittedReference,
+    out: Path,
+    *,
+    progress: Progress | None = None,
+    watch: Callable[[np.ndarray], object] | None = None,
 ) -> Summary:
     """Write id, norm, score, novelty and status of every row of a file.
 
@@ -144,8 +152,9 @@ def score_file(
     Args:
         source: of raw embeddings, with the covariates the reference was fitted with.
         reference: as `fit_reference` gives it.
-        out: ends in .parquet, .npz or .csv.
+        out: ends in .parquet, .arrow, .npz, .csv or .jsonl.
         progress: called with the rows scored and the rows in all.
+        watch: called with the scores of consecutive rows.
     """
     seen = np.empty(0, np.int64)
     tally = Tally()
@@ -160,23 +169,24 @@ def score_file(
                 seen = seen if len(seen) else np.empty(source.rows, np.int64)
                 seen[rows] = _hashes(ids)
             check_not_normalised(str(source.path), block.norms)
-            status = _with_covariates(block)
-            found = reference.confidence.scored_norms(block.norms, block.covariates or None)
-            score, novelty = (values.astype(np.float32) for values in found)
-            columns = {
-                "id": ids,
-                "norm": block.norms,
-                "score": score,
-                "novelty": novelty,
-                "status": status,
-            }
+            columns = {"id": ids, **scored(block, reference)}
             writer.write(columns)
-            tally.add(columns)
+            tally.add(columns, block.texts)
+            if watch is not None:
+                watch(columns["score"])
             start = rows.stop
             if progress is not None:
                 progress(start, source.rows)
         _check_distinct(source.path, seen)
     return tally.summary(reference.confidence)
+
+
+def scored(block: Block, reference: FittedReference) -> dict[str, np.ndarray]:
+    """Norm, score, novelty and status of the rows of a block, (n,) each."""
+    found = reference.confidence.scored_norms(block.norms, block.covariates or None)
+    score, novelty = (values.astype(np.float32) for values in found)
+    status = _with_covariates(block)
+    return {"norm": block.norms, "score": score, "novelty": novelty, "status": status}
 
 
 def _merged(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -196,12 +206,14 @@ def _merged(blocks: Iterator[Block]) -> Iterator[Block]:
 
 def _joined(parts: list[Block]) -> Block:
     ids = [part.ids for part in parts if part.ids is not None]
+    texts = [part.texts for part in parts if part.texts is not None]
     return Block(
         np.concatenate([part.norms for part in parts]),
         np.concatenate([part.status for part in parts]),
         _NO_ROWS,
         np.concatenate(ids) if ids else None,
         {c: np.concatenate([part.covariates[c] for part in parts]) for c in parts[0].covariates},
+        np.concatenate(texts) if texts else None,
     )
 
 
@@ -232,7 +244,7 @@ def _hashes(ids: np.ndarray) -> np.ndarray:
     return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
 
 
-def _check_distinct(path: Path, seen: np.ndarray) -> None:
+def _check_distinct(path: str, seen: np.ndarray) -> None:
     ordered = np.sort(seen)
     again = ordered[1:] == ordered[:-1]
     if again.any():

@@ -27,6 +27,7 @@ class Row:
     norm: float
     score: float
     novelty: float
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Tally:
         self._scores = np.zeros(_SCORE_BINS, np.int64)
         self._highest, self._lowest = _Ends(-1), _Ends(1)
 
-    def add(self, columns: dict[str, np.ndarray]) -> None:
-        """Take the columns of consecutive rows, as they are written."""
+    def add(self, columns: dict[str, np.ndarray], texts: np.ndarray | None = None) -> None:
+        """Take the columns of consecutive rows, as they are written, and their texts, (n,)."""
         status = columns["status"]
         self._statuses.update(counted(status))
         fine = np.flatnonzero(status == OK)
@@ -98,7 +99,7 @@ class Tally:
         step = np.minimum(score * _SCORE_BINS, _SCORE_BINS - 1).astype(np.int64)
         self._scores += np.bincount(step, minlength=_SCORE_BINS)
         for ends in (self._highest, self._lowest):
-            ends.take(norms, fine, columns)
+            ends.take(norms, fine, columns, texts)
 
     def summary(self, confidence: NormConfidence) -> Summary:
         """The summary, with the reference's numbers beside it."""
@@ -137,7 +138,13 @@ class _Ends:
         self._sign = sign
         self.rows: list[Row] = []
 
-    def take(self, norms: np.ndarray, places: np.ndarray, columns: dict[str, np.ndarray]) -> None:
+    def take(
+        self,
+        norms: np.ndarray,
+        places: np.ndarray,
+        columns: dict[str, np.ndarray],
+        texts: np.ndarray | None,
+    ) -> None:
         """Look at rows with these norms, which stand at these places of the columns."""
         signed = self._sign * norms
         if len(self.rows) == _ENDS:  # few rows are left after the first batches
@@ -149,7 +156,8 @@ class _Ends:
         for i in places[np.argsort(signed, kind="stable")[:_ENDS]]:
             names = ("id", "norm", "score", "novelty")
             values: list[Any] = [columns[name][i : i + 1].tolist()[0] for name in names]
-            self.rows.append(Row(*values))
+            text = None if texts is None else str(texts[i])
+            self.rows.append(Row(*values, text=text))
         self.rows = sorted(self.rows, key=lambda row: self._sign * row.norm)[:_ENDS]
 
 

@@ -1,27 +1,30 @@
-"""Writers of scores, batch by batch; the file appears only when it is complete."""
+"""Writers of columns, batch by batch; the file appears only when it is complete.
+
+A column is one value a row, or one embedding a row; `status` is given as places in `STATUSES`.
+"""
 
 from __future__ import annotations
 
 import csv
-import importlib.util
+import json
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 
-from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.scoring.blocks import STATUSES
 
-COLUMNS = ("id", "norm", "score", "novelty", "status")
-Columns = dict[str, np.ndarray]  # in that order; status as places in STATUSES
+Columns = dict[str, np.ndarray]
 
 
 class Writer(Protocol):
-    """Takes the columns of consecutive rows."""
+    """Takes the columns of consecutive rows, the same ones each time."""
 
     def write(self, columns: Columns) -> None:
         """Add rows."""
@@ -34,34 +37,6 @@ class Writer(Protocol):
     def abandon(self) -> None:
         """Discard an unfinished file."""
         ...
-
-
-def default_out(path: Path) -> Path:
-    """Beside a file, its scores: .parquet if that can be written here, else .npz."""
-    if path.is_dir():
-        path = path / "embeddings.npz"
-    suffix = ".parquet" if importlib.util.find_spec("pyarrow") else ".npz"
-    return path.with_name(f"{path.stem}.scores{suffix}")
-
-
-def check_out(path: Path, *, force: bool, inputs: tuple[Path, ...]) -> None:
-    """Refuse a place that cannot be written to, or that holds something, before any work."""
-    if path.suffix not in WRITERS:
-        advice = (
-            "An array has no named columns; .npz has." if path.suffix == ".npy" else "Pick one."
-        )
-        raise invalid("out", f"a file ending in {', '.join(WRITERS)}", str(path), advice)
-    if path.suffix == ".parquet" and not importlib.util.find_spec("pyarrow"):
-        install = "Install the extra: pip install 'normscope[parquet]', or write .npz or .csv."
-        raise invalid("pyarrow", "installed to write parquet files", None, install)
-    read = [other / "embeddings.npz" if other.is_dir() else other for other in inputs]
-    if any(path.resolve() == other.resolve() for other in read):
-        raise invalid("out", "another file than those read", str(path), "Choose a new name.")
-    if path.is_dir() or (path.exists() and not force):
-        advice = "--force replaces it, --out names another."
-        raise invalid("out", "a new file", f"{path}, which exists", advice)
-    if not path.parent.is_dir():
-        raise invalid("out", "in a folder that exists", str(path), "Make the folder first.")
 
 
 @contextmanager
@@ -77,35 +52,46 @@ def written(path: Path) -> Iterator[Writer]:
         writer.close()
 
 
-class _Parquet:
-    """A row group each time; numbers as they are, for those of norms do not compress."""
+class _Tables:
+    """A row group or record batch each time; numbers as they are: those of norms don't compress."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, opened: Callable[[IO[bytes], Any], Any]) -> None:
+        self._stream = path.open("wb")  # Arrow would take some names for URLs
+        self._opened = opened
         self._file: Any = None
 
     def write(self, columns: Columns) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        names, codes = pyarrow.array(STATUSES), columns["status"].view(np.int8)
-        status = pyarrow.DictionaryArray.from_arrays(codes, names)
-        table = pyarrow.table({**columns, "status": status})
+        table = arrow_table(columns)
         if self._file is None:
-            self._file = pyarrow.parquet.ParquetWriter(
-                self._path,
-                table.schema,
-                compression="none",
-                use_dictionary=["status"],  # pyright: ignore[reportArgumentType]
-            )
+            self._file = self._opened(self._stream, table.schema)
         self._file.write_table(table)
 
     def close(self) -> None:
         self._file.close()
+        self._stream.close()
 
     def abandon(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        with suppress(OSError):  # the disk may be full
+            self._stream.close()
+
+
+def _parquet(stream: IO[bytes], schema: Any) -> Any:
+    import pyarrow.parquet
+
+    few = [name for name in schema.names if name == "status"]
+    return pyarrow.parquet.ParquetWriter(
+        stream,
+        schema,
+        compression="none",
+        write_page_checksum=True,
+        use_dictionary=few,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _arrow(stream: IO[bytes], schema: Any) -> Any:
+    from pyarrow import ipc
+
+    return ipc.new_file(stream, schema)
 
 
 class _Csv:
@@ -114,12 +100,33 @@ class _Csv:
     def __init__(self, path: Path) -> None:
         self._stream = path.open("w", newline="", encoding="utf-8")
         self._lines = csv.writer(self._stream, lineterminator="\n")
-        self._lines.writerow(COLUMNS)
+        self._begun = False
 
     def write(self, columns: Columns) -> None:
-        numbers = [map("{:.9g}".format, columns[c].tolist()) for c in ("norm", "score", "novelty")]
-        status = map(STATUSES.__getitem__, columns["status"].tolist())
-        self._lines.writerows(zip(columns["id"].tolist(), *numbers, status, strict=True))
+        flat = _entries_apart(columns)
+        if not self._begun:
+            self._lines.writerow(flat)
+            self._begun = True
+        cells = [_cells(name, column) for name, column in flat.items()]
+        self._lines.writerows(zip(*cells, strict=True))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    abandon = close
+
+
+class _Jsonl:
+    """An object a line; what is not finite is null."""
+
+    def __init__(self, path: Path) -> None:
+        self._stream = path.open("w", encoding="utf-8")
+
+    def write(self, columns: Columns) -> None:
+        values = [_listed(name, column) for name, column in columns.items()]
+        for row in zip(*values, strict=True):
+            line = dict(zip(columns, row, strict=True))
+            self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         self._stream.close()
@@ -128,40 +135,130 @@ class _Csv:
 
 
 class _Npz:
-    """A member a column. Held in memory until the end: 25 bytes a row, and ids that are strings."""
+    """A member a column; a zip file takes one after the other, so all wait until the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: dict[str, list[np.ndarray]] = {c: [] for c in COLUMNS}
+        self._members: dict[str, _Words | _Numbers] = {}
 
     def write(self, columns: Columns) -> None:
-        for name, parts in self._held.items():
-            column = columns[name]
-            parts.append(column.astype(str) if column.dtype == object else column)
+        for name, column in columns.items():
+            if name not in self._members:
+                words = name == "status" or column.dtype.kind in "OU"
+                self._members[name] = _Words() if words else _Numbers(column, self._path.parent)
+            self._members[name].add(np.array(STATUSES)[column] if name == "status" else column)
 
     def close(self) -> None:
-        names = np.array(STATUSES)
         with zipfile.ZipFile(self._path, "w") as packed:
-            for name, parts in self._held.items():
-                kind = names.dtype if name == "status" else _widest(parts)
-                with packed.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    header = {
-                        "descr": np.lib.format.dtype_to_descr(kind),
-                        "fortran_order": False,
-                        "shape": (sum(map(len, parts)),),
-                    }
-                    np.lib.format.write_array_header_1_0(member, header)  # pyright: ignore[reportArgumentType]
-                    for part in parts:
-                        values = names[part] if name == "status" else part.astype(kind)
-                        member.write(values.tobytes())
+            for name, member in self._members.items():
+                member.pack(packed, name)
+        self.abandon()
 
     def abandon(self) -> None:
-        self._held.clear()
+        for member in self._members.values():
+            member.close()
 
 
-def _widest(parts: list[np.ndarray]) -> np.dtype:
-    """The format that holds them all: strings differ in length, all else is of one format."""
-    return max((part.dtype for part in parts), key=lambda kind: kind.itemsize)
+class _Words:
+    """Strings, held in memory: the longest says how wide all are."""
+
+    def __init__(self) -> None:
+        self._parts: list[np.ndarray] = []
+
+    def add(self, column: np.ndarray) -> None:
+        self._parts.append(column.astype(str) if column.dtype == object else column)
+
+    def pack(self, packed: zipfile.ZipFile, name: str) -> None:
+        widest = max((part.dtype for part in self._parts), key=lambda kind: kind.itemsize)
+        with _member(packed, name, widest, (sum(map(len, self._parts)),)) as member:
+            for part in self._parts:
+                member.write(part.astype(widest).tobytes())
+
+    def close(self) -> None:
+        self._parts.clear()
 
 
-WRITERS: dict[str, Callable[[Path], Writer]] = {".parquet": _Parquet, ".npz": _Npz, ".csv": _Csv}
+class _Numbers:
+    """Numbers, held in a file without a name."""
+
+    def __init__(self, first: np.ndarray, folder: Path) -> None:
+        self._kind, self._shape, self._rows = first.dtype, first.shape[1:], 0
+        self._stream = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+
+    def add(self, column: np.ndarray) -> None:
+        self._rows += len(column)
+        self._stream.write(column.tobytes())
+
+    def pack(self, packed: zipfile.ZipFile, name: str) -> None:
+        self._stream.seek(0)
+        with _member(packed, name, self._kind, (self._rows, *self._shape)) as member:
+            shutil.copyfileobj(self._stream, member, 1 << 20)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def arrow_table(columns: Columns) -> Any:
+    """Columns as an Arrow table: embeddings as lists of fixed size, status as words."""
+    import pyarrow
+
+    def array(name: str, column: np.ndarray) -> Any:
+        if name == "status":
+            codes = column.view(np.int8)
+            return pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(STATUSES))
+        if column.ndim == 2:
+            flat = np.ascontiguousarray(column).reshape(-1)
+            return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(flat), column.shape[1])
+        return pyarrow.array(column)
+
+    return pyarrow.table({name: array(name, column) for name, column in columns.items()})
+
+
+def _entries_apart(columns: Columns) -> Columns:
+    """Columns with embeddings as e0, e1 and so on."""
+    flat: Columns = {}
+    for name, column in columns.items():
+        if column.ndim == 2:
+            flat |= {f"e{i}": column[:, i] for i in range(column.shape[1])}
+        else:
+            flat[name] = column
+    return flat
+
+
+def _cells(name: str, column: np.ndarray) -> Sequence[Any]:
+    if name == "status" or column.dtype.kind != "f":
+        return _listed(name, column)
+    digits = "{:.17g}" if name != "norm" and column.dtype.itemsize == 8 else "{:.9g}"
+    return [digits.format(number) for number in column.tolist()]
+
+
+def _listed(name: str, column: np.ndarray) -> list[Any]:
+    """Values for JSON, which has no NaN."""
+    if name == "status":
+        return [STATUSES[code] for code in column.tolist()]
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        shown = column.astype(object)
+        shown[~np.isfinite(column)] = None
+        return shown.tolist()
+    return column.tolist()
+
+
+@contextmanager
+def _member(
+    packed: zipfile.ZipFile, name: str, kind: np.dtype, shape: tuple[int, ...]
+) -> Iterator[Any]:
+    """A member of a .npz file, its head written."""
+    with packed.open(f"{name}.npy", "w", force_zip64=True) as member:
+        descr = np.lib.format.dtype_to_descr(kind)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(member, header)  # pyright: ignore[reportArgumentType]
+        yield member
+
+
+WRITERS: dict[str, Callable[[Path], Writer]] = {
+    ".parquet": lambda path: _Tables(path, _parquet),
+    ".npz": _Npz,
+    ".csv": _Csv,
+    ".jsonl": _Jsonl,
+    ".arrow": lambda path: _Tables(path, _arrow),
+}

@@ -1,0 +1,70 @@
+"""The rows that scores leave, and a file of their embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from normscope._checks import invalid
+from normscope.scoring.blocks import Block, Source
+from normscope.scoring.writers import Columns, written
+
+
+def kept_rows(
+    scores: np.ndarray, *, share: float | None = None, threshold: float | None = None
+) -> np.ndarray:
+    """Which rows are kept, bools, (n,); rows without a score never are.
+
+    Args:
+        scores: (n,), NaN where there is none.
+        share: of the rows that have a score, those of highest score; of equal ones the first.
+        threshold: the lowest score that is kept.
+
+    >>> kept_rows(np.array([0.2, np.nan, 0.9, 0.5]), share=2 / 3)
+    array([False, False,  True,  True])
+    """
+    if (share is None) == (threshold is None):
+        got = "none" if share is None else "both"
+        raise invalid("keep", "one of a share and a threshold", got, "Give one of them.")
+    if share is None:
+        kept = scores >= threshold
+    elif 0 < share <= 1:
+        scored = int((~np.isnan(scores)).sum())
+        order = np.argsort(-scores, kind="stable")  # NaN comes last
+        kept = np.zeros(len(scores), bool)
+        kept[order[: round(share * scored)]] = True
+    else:
+        raise invalid("keep", "a share above 0, at most 1", share, "0.95 leaves out 5 %.")
+    if not kept.any():
+        got = f"{np.nanmax(scores):.4g} at most" if not np.isnan(scores).all() else "no scores"
+        raise invalid("threshold", "a score that some row reaches", got, "Lower it.")
+    return kept
+
+
+def write_kept(source: Source, kept: np.ndarray, out: Path) -> None:
+    """Write id, embedding and covariates of kept rows to a file that can be scored in turn.
+
+    Reads the source again.
+
+    Args:
+        source: of all rows.
+        kept: bools, (rows,).
+        out: ends in .parquet, .arrow, .npz, .csv or .jsonl.
+    """
+    start = 0
+    with written(out) as writer:
+        for block in source.blocks():
+            rows = np.flatnonzero(kept[start : start + len(block)])
+            if len(rows):
+                writer.write(_columns(block, rows, start))
+            start += len(block)
+
+
+def _columns(block: Block, rows: np.ndarray, start: int) -> Columns:
+    z = block.z[rows]
+    return {
+        "id": rows + start if block.ids is None else block.ids[rows],
+        "embedding": z.astype(z.dtype.newbyteorder("="), copy=False),
+        **{name: column[rows] for name, column in block.covariates.items()},
+    }
