@@ -17,6 +17,7 @@ from normscope.monitors import NormMonitor
 
 if TYPE_CHECKING:
     from normscope import simulation as simulation
+    from normscope.engine.encoder import load_encoder as load_encoder
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "cut_init_",
     "evaluation",
     "grad_scale",
+    "load_encoder",
     "losses",
     "scale_invariant_parameters",
     "simulation",
@@ -40,7 +42,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The simulations, which belong to the reproduction: imported on first use."""
+    """What is imported on first use: the simulations belong to the reproduction."""
     if name == "simulation":
         return import_module("normscope.simulation")
+    if name == "load_encoder":
+        return import_module("normscope.engine.encoder").load_encoder
     raise AttributeError(f"module 'normscope' has no attribute {name!r}")

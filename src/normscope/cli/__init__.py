@@ -15,7 +15,7 @@ from normscope.cli.console import errors, out, refuse, writable_folder
 from normscope.cli.paper import paper
 from normscope.cli.processes import first_process, leave
 
-COMMANDS = ("demo", "train", "evaluate", "score", "report", "reproduce", "data")
+COMMANDS = ("demo", "train", "evaluate", "embed", "score", "report", "reproduce", "data")
 OF_PAPER = ("demo", "reproduce")
 
 __all__ = ["COMMANDS", "OF_PAPER", "app", "errors", "out", "refuse", "run", "writable_folder"]

@@ -42,8 +42,13 @@ class RunFolder:
 
     @property
     def encoder(self) -> Path:
-        """The trained backbone's weights."""
+        """The trained network's weights, with what `load_encoder` must know as its metadata."""
         return self.path / "encoder.safetensors"
+
+    @property
+    def config(self) -> Path:
+        """That metadata, to be read without the weights."""
+        return self.path / "config.json"
 
     @property
     def result_file(self) -> Path:
