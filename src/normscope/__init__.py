@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from normscope.confidence import NormConfidence as NormConfidence
     from normscope.engine import RunResult as RunResult
     from normscope.engine import RunSpec as RunSpec
+    from normscope.engine import load_encoder as load_encoder
     from normscope.engine import train as train
-    from normscope.engine.encoder import load_encoder as load_encoder
     from normscope.interventions import GradScale as GradScale
     from normscope.interventions import cut_init_ as cut_init_
     from normscope.interventions import grad_scale as grad_scale
@@ -33,7 +33,7 @@ _PLACES = {
     "RunSpec": "engine",
     "cut_init_": "interventions",
     "grad_scale": "interventions",
-    "load_encoder": "engine.encoder",
+    "load_encoder": "engine",
     "scale_invariant_parameters": "interventions",
     "suggest_cut": "interventions",
     "train": "engine",

@@ -13,7 +13,15 @@ from torch import Tensor
 
 import normscope as ns
 from normscope import data
-from normscope.engine import RunFolder, RunSpec, build, checkpoint, train
+from normscope.engine import (
+    RunFolder,
+    RunResult,
+    RunSpec,
+    build,
+    checkpoint,
+    train,
+    write_hub_folder,
+)
 from normscope.engine.evaluate import features_of
 from normscope.engine.pixels import pixels
 from normscope.nets import backbone
@@ -185,3 +193,34 @@ def test_what_is_no_encoder_is_refused(run: Path, tmp_path: Path) -> None:
         ns.load_encoder(file)
     with pytest.raises(ValueError, match="layer must be one of backbone, projector"):
         ns.load_encoder(run, layer="stem")
+
+
+def test_a_hub_folder_says_what_the_run_was_and_gives_the_same(run: Path, tmp_path: Path) -> None:
+    hub = write_hub_folder(run, tmp_path / "hub")
+    assert {p.name for p in hub.iterdir()} == {"README.md", "config.json", "model.safetensors"}
+    images = data.load("digits").test.images[:9]
+    expected = ns.load_encoder(run).embed(images)
+    found = ns.load_encoder(hub).embed(images)
+    assert torch.equal(found.embeddings, expected.embeddings)
+    card, result = (hub / "README.md").read_text(), RunResult.load(run)
+    assert f"| kNN accuracy of the backbone on the test images | {result.knn:.1%} |" in card
+    assert f"| mean norm of the predictor on the test images | {result.norm:.4g} |" in card
+    with pytest.raises(ValueError, match="folder must be new or empty"):
+        write_hub_folder(run, hub)
+
+
+def test_a_hub_folder_does_not_tell_where_the_images_lie(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("train", "test"):
+        (tmp_path / "photos" / kind / "a").mkdir(parents=True)
+        for i in range(4):
+            image = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8))
+            image.save(tmp_path / "photos" / kind / "a" / f"{i}.png")
+    spec = RunSpec(
+        data=f"folder:{tmp_path}/photos", net="resnet10_narrow", epochs=1, batch=4, knn_k=1
+    )
+    train(spec, folder=tmp_path / "run", device="cpu", quiet=True)
+    hub = write_hub_folder(tmp_path / "run", tmp_path / "hub")
+    for path in hub.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes(), path.name
+    assert ns.load_encoder(hub).config.spec["data"] == "folder:photos"

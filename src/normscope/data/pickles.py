@@ -77,11 +77,10 @@ class _Array(np.ndarray):
 
     def __setstate__(self, state: Any) -> None:
         *_, shape, number, columns_first, content = state
-        dtype = number.dtype
-        super().__setstate__((1, shape, dtype, columns_first, content))  # pyright: ignore[reportAttributeAccessIssue]
-        if not dtype.isnative:
-            native = self.astype(dtype.newbyteorder("="), order="C").tobytes()
-            super().__setstate__((1, shape, dtype.newbyteorder("="), False, native))  # pyright: ignore[reportAttributeAccessIssue]
+        super().__setstate__((1, shape, number.dtype, columns_first, content))
+        native: Any = number.dtype.newbyteorder("="), False
+        if not number.dtype.isnative:
+            super().__setstate__((1, shape, *native, self.astype(native[0]).tobytes()))
 
 
 def _empty(kind: object, shape: object, code: object) -> np.ndarray:

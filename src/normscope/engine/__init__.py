@@ -1,13 +1,17 @@
 """Training runs: a spec, one loop, and a folder that survives interruptions."""
 
 from normscope.engine.compose import build
+from normscope.engine.encoder import Embedded, Encoder, load_encoder
 from normscope.engine.evaluate import evaluate, made_with
+from normscope.engine.hub import write_hub_folder
 from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
 from normscope.engine.run_folder import InUseError, RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 
 __all__ = [
+    "Embedded",
+    "Encoder",
     "InUseError",
     "RunFolder",
     "RunResult",
@@ -15,6 +19,8 @@ __all__ = [
     "Stopped",
     "build",
     "evaluate",
+    "load_encoder",
     "made_with",
     "train",
+    "write_hub_folder",
 ]

@@ -53,33 +53,47 @@ class EncoderConfig:
         method = constructed(spec, side=side).eval()
         with torch.no_grad():
             outputs = method.layers(torch.zeros(1, 3, side, side))
-        widths = {name: out.shape[1] for name, out in outputs.items()}
-        scaling = {"mean": [0.0] * 3, "std": [1.0] * 3}
-        made = {"spec": spec.to_dict(), "spec_hash": spec.hash}
-        return cls(side, *scaling.values(), widths, *made.values(), versions()["normscope"])
+        return cls(
+            side=side,
+            mean=[0.0] * 3,
+            std=[1.0] * 3,
+            layers={name: out.shape[1] for name, out in outputs.items()},
+            spec=spec.to_dict(),
+            spec_hash=spec.hash,
+            version=versions()["normscope"],
+        )
+
+
+Parts = dict[str, dict[str, Tensor]]  # of each layer, its weights
 
 
 def write_encoder(folder: Path, method: Method, config: EncoderConfig) -> None:
-    """Write encoder.safetensors and config.json.
+    """Write encoder.safetensors and config.json."""
+    layers: dict[str, nn.Module] = {name: getattr(method, name) for name in config.layers}
+    parts = {name: layer.state_dict() for name, layer in layers.items()}
+    with whole_file(folder / "config.json") as partial:
+        partial.write_text(json.dumps(asdict(config), indent=1) + "\n")
+    with whole_file(folder / _NAMES[0]) as partial:
+        partial.write_bytes(saved(parts, config))
+
+
+def saved(parts: Parts, config: EncoderConfig) -> bytes:
+    """The bytes of a .safetensors file.
 
     The backbone's weights have their own names, so that it can be loaded alone; those of the heads
     begin with the head's name.
     """
     from safetensors.torch import save
 
-    text = json.dumps(asdict(config), indent=1)
-    weights = method.backbone.state_dict()
-    for head in list(config.layers)[1:]:
-        part: nn.Module = getattr(method, head)
-        weights |= {f"{head}.{name}": w for name, w in part.state_dict().items()}
-    weights = {name: w.cpu().contiguous() for name, w in weights.items()}
-    with whole_file(folder / "config.json") as partial:
-        partial.write_text(text + "\n")
-    with whole_file(folder / _NAMES[0]) as partial:
-        partial.write_bytes(save(weights, metadata={"format": "pt", "normscope": text}))
+    weights = {
+        name if layer == "backbone" else f"{layer}.{name}": weight.cpu().contiguous()
+        for layer, part in parts.items()
+        for name, weight in part.items()
+    }
+    return save(weights, metadata={"format": "pt", "normscope": json.dumps(asdict(config))})
 
 
-def read_encoder(path: Path) -> tuple[EncoderConfig, dict[str, dict[str, Tensor]]]:
+def read_encoder(path: Path) -> tuple[EncoderConfig, Parts]:
     """A file's config, and the weights of each layer that it holds; no code in it is run.
 
     Args:
@@ -104,7 +118,7 @@ def read_encoder(path: Path) -> tuple[EncoderConfig, dict[str, dict[str, Tensor]
     else:
         config = _of_run(RunFolder(path.parent))
     heads = list(config.layers)[1:]
-    parts: dict[str, dict[str, Tensor]] = {}
+    parts: Parts = {}
     for name, weight in weights.items():
         head, _, rest = name.partition(".")
         inside = (head, rest) if head in heads else ("backbone", name)
