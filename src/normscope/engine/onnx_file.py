@@ -55,8 +55,7 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
     onnx.helper.set_model_props(exported, {"normscope": json.dumps(about)})
     with whole_file(path) as partial:
         partial.write_bytes(exported.SerializeToString())
-        options = {"providers": ["CPUExecutionProvider"]}
-        session = onnxruntime.InferenceSession(str(partial), **options)
+        session = onnxruntime.InferenceSession(str(partial), providers=["CPUExecutionProvider"])
         for n in (3, 1):  # not only the traced one
             _compare(session, net, images[:n])
 
