@@ -45,8 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # one import each, within the function that needs it
 LAZY = {"confidence/embedding_trust.py": {"integrations"}}
 FILES = sorted(SOURCE.rglob("*.py"))
-# the front door, and the two doors to the reproduction
-DOORS = {"__init__.py", "simulation.py", "cli/paper.py"}
+# the front door, the console script's, and the two doors to the reproduction
+DOORS = {"__init__.py", "_start.py", "simulation.py", "cli/paper.py"}
 
 
 def imports(path: Path, *, whole: bool = True) -> Iterator[tuple[str, str]]:

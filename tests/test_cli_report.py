@@ -9,6 +9,7 @@ import pytest
 
 from normscope.cli import app, run
 from normscope.confidence.norm_confidence import NormConfidence
+from normscope.engine import RunFolder
 from normscope.report.html import is_page
 from normscope.scoring import FittedReference, open_embeddings, score_file
 from normscope_paper.harness import Results, Sweep, reproduce
@@ -290,3 +291,25 @@ def test_a_fitted_reference_knows_its_covariates(tmp_path: Path, monkeypatch, ca
     words = ["score", "all.npz", "--reference", "all.npz", "--save-reference", "folder.npz"]
     capsys.readouterr()
     assert "--save-reference must be" in refused([*words, "--force"], capsys)
+
+
+def test_versions_that_are_no_text_are_shown_as_they_are(runs: Path, tmp_path: Path) -> None:
+    run_folder = Path(shutil.copytree(runs / "first", tmp_path / "run"))
+    about = json.loads((run_folder / "spec.json").read_text())
+    about["versions"] = {"normscope": 3, "torch": ["a", None]}
+    (run_folder / "spec.json").write_text(json.dumps(about))
+    assert RunFolder(run_folder).made()["versions"] == {"normscope": "3", "torch": "['a', None]"}
+    app(["report", str(run_folder)], standalone_mode=False)
+    assert "normscope 3" in (run_folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("version", [1, None, ["1.0"]])
+def test_results_whose_version_is_no_text_are_refused_by_name(
+    stored: Path, tmp_path: Path, capsys, version: object
+) -> None:
+    (path,) = stored.glob("fig1.*.json")
+    values = json.loads(path.read_text())
+    values["provenance"]["versions"]["normscope"] = version
+    (tmp_path / path.name).write_text(json.dumps(values))
+    line = refused(["report", str(tmp_path / path.name)], capsys)
+    assert "it.provenance.versions.normscope must be a text" in line

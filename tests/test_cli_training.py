@@ -176,3 +176,22 @@ def test_a_demo_that_is_stopped_saves_every_run_under_way(tmp_path: Path) -> Non
     for run in begun:  # nobody holds it any more
         with RunFolder(run).locked():
             pass
+
+
+def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "simclr", "--device", "cpu", "--quiet", "--resume", "--epochs"]
+    assert normscope(*words, 1).returncode == 0
+    (first,) = Path("runs").iterdir()
+    differing = "epochs 1 (now 2), warmup_epochs 0.2 (now 0.4), horizon_epochs 1 (now 2)"
+    refused = normscope(*words, 2, "--out", first)
+    assert refused.returncode == 2
+    assert differing in refused.stderr
+    assert "Its schedule spans the whole run. Name another folder" in refused.stderr
+    anew = normscope(*words, 2)
+    assert anew.returncode == 0
+    (second,) = set(Path("runs").iterdir()) - {first}
+    assert f"{first} is finished, with {differing}" in anew.stderr
+    assert anew.stderr.count("\n") == 1
+    assert anew.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
+    assert normscope(*words, 2).stderr == ""  # finished: nothing to say

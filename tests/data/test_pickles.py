@@ -31,6 +31,19 @@ def test_load_gives_back_arrays_and_containers(tmp_path: Path, protocol: int, dt
     assert content[b"b"] == [1, "x", 2.5]
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_load_heeds_the_byte_order(tmp_path: Path, protocol: int, order) -> None:
+    path = tmp_path / "plain"
+    array = np.array([[1, 2, 300], [-4, 5, 6]], dtype=">i4", order=order)
+    path.write_bytes(pickle.dumps([array, array.astype("<i4")], protocol=protocol))
+    content = pickles.load(path, "Fetch it.")
+    assert isinstance(content, list)
+    for found in content:
+        assert found.dtype.isnative
+        np.testing.assert_array_equal(found, array)
+
+
 @pytest.mark.parametrize("protocol", [0, 1, 2, 4])
 def test_load_refuses_a_pickle_that_asks_for_anything_else(tmp_path: Path, protocol: int) -> None:
     mark, path = tmp_path / "mark", tmp_path / "evil"

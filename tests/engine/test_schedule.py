@@ -63,22 +63,26 @@ def test_predictor_keeps_its_own_learning_rate() -> None:
         assert group["lr"] == (0.2 if own else 0.01)
 
 
-def test_lars_takes_the_steps_of_its_formula() -> None:
+@pytest.mark.parametrize("rate", ["outside", "inside"])
+def test_lars_takes_the_steps_of_its_formula_while_its_rate_falls(rate) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(3, 2).double()
     w, b = layer.weight.detach().clone(), layer.bias.detach().clone()
-    optimizer = LARS(layer.parameters(), lr=0.5, momentum=0.9, weight_decay=0.01, trust=0.1)
+    settings = {"momentum": 0.9, "weight_decay": 0.01, "trust": 0.1}
+    optimizer = LARS(layer.parameters(), lr=0.5, **settings, rate=rate)
     velocity_w, velocity_b = torch.zeros_like(w), torch.zeros_like(b)
-    for _ in range(3):
+    for lr in (0.5, 0.4, 0.1):
+        optimizer.param_groups[0]["lr"] = lr
+        before, after = (lr, 1.0) if rate == "inside" else (1.0, lr)
         x = torch.randn(4, 3, dtype=torch.float64)
         optimizer.zero_grad()
         layer(x).square().sum().backward()
         assert layer.weight.grad is not None
         assert layer.bias.grad is not None
         g_w, g_b = layer.weight.grad + 0.01 * w, layer.bias.grad + 0.01 * b
-        velocity_w = 0.9 * velocity_w + 0.1 * w.norm() / g_w.norm() * g_w
-        velocity_b = 0.9 * velocity_b + g_b
-        w, b = w - 0.5 * velocity_w, b - 0.5 * velocity_b
+        velocity_w = 0.9 * velocity_w + before * 0.1 * w.norm() / g_w.norm() * g_w
+        velocity_b = 0.9 * velocity_b + before * g_b
+        w, b = w - after * velocity_w, b - after * velocity_b
         optimizer.step()
         torch.testing.assert_close(layer.weight.detach(), w)
         torch.testing.assert_close(layer.bias.detach(), b)

@@ -161,3 +161,21 @@ def test_grad_scale_refuses_what_has_no_norm() -> None:
             GradScale(power)
     with pytest.raises(ValueError, match="of must be 'each', 'mean' or 'share', got 'all'"):
         GradScale(of="all")
+
+
+@pytest.mark.parametrize("of", ["each", "mean", "share"])
+def test_fx_traces_grad_scale_as_one_call(of) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), GradScale(0.5, of=of), nn.ReLU())
+    traced = torch.fx.symbolic_trace(net)
+    called = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert called == [grad_scale]
+    x = torch.randn(5, 4)
+    expected = torch.autograd.grad(net(x).square().sum(), net[0].weight)[0]
+    found = torch.autograd.grad(traced(x).square().sum(), traced.get_parameter("0.weight"))[0]
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_torchscript_says_what_to_put_in_its_place() -> None:
+    with pytest.raises(RuntimeError, match=r"put nn.Identity\(\) there"):
+        torch.jit.script(nn.Sequential(nn.Linear(4, 3), GradScale()))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from normscope import cut_init_
 from normscope.nets import load_torchvision_, resnet10_narrow, resnet18, resnet50
 from normscope.nets.resnet import BasicBlock, Bottleneck
 
@@ -139,6 +140,16 @@ def test_load_torchvision_loads_nothing_where_something_does_not_fit(flaw: str) 
     with pytest.raises(ValueError, match=r"state_dict must be the weights .*'1 names or sh"):
         load_torchvision_(net, weights)
     assert all(torch.equal(v, before[name]) for name, v in net.state_dict().items())
+
+
+def test_load_torchvision_says_that_a_cut_network_is_none_to_load_into() -> None:
+    net = cut_init_(resnet18(stem="imagenet"))
+    before = net.conv1.weight.clone()
+    with pytest.raises(
+        ValueError, match=r"net must be uncut.*load them into a network that is not"
+    ):
+        load_torchvision_(net, published(resnet18(stem="imagenet")))
+    assert torch.equal(net.conv1.weight, before)
 
 
 def test_resnet_refuses_an_unknown_stem_in_one_line() -> None:

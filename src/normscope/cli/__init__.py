@@ -15,7 +15,18 @@ from normscope.cli.console import errors, out, refuse, say, writable_folder
 from normscope.cli.paper import paper
 from normscope.cli.processes import first_process, leave
 
-COMMANDS = ("demo", "advise", "train", "evaluate", "score", "report", "reproduce", "data")
+# The commands and what `normscope --help` says of each, without importing any
+COMMANDS = {
+    "demo": "See a slow run fixed, and why: train, evaluate, simulate, report.",
+    "advise": "Which learning rate to train with, by a short test over rising rates.",
+    "train": "Train a network, watch its norms, keep everything.",
+    "evaluate": "Evaluate a trained network: kNN, linear probe and norms, layer by layer.",
+    "embed": "Embed new images with a trained network: raw embeddings and their norms.",
+    "score": "Give each embedding a confidence and a novelty, by its norm among a reference's.",
+    "report": "One self-contained HTML page on a run, on several, or on results.",
+    "reproduce": "Compute the paper's figures and tables, and judge its claims.",
+    "data": "List, fetch and verify datasets.",
+}
 OF_PAPER = ("demo", "reproduce")
 
 __all__ = [
@@ -34,10 +45,9 @@ __all__ = [
 def app(words: Sequence[str] | None = None, **options: Any) -> Any:
     """Run these arguments, or those of the command line.
 
-    Only the requested command's module is imported: importing all takes half a second.
+    Only the requested command's module is imported: torch alone takes a second.
     """
     words = list(sys.argv[1:] if words is None else words)
-    asked = [name for name in COMMANDS if words[:1] == [name]]
     line = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
@@ -45,13 +55,26 @@ def app(words: Sequence[str] | None = None, **options: Any) -> Any:
         pretty_exceptions_enable=False,
     )
     line.callback(invoke_without_command=True)(main)
-    for name in asked or COMMANDS:
-        module = paper(f"cli.{name}") if name in OF_PAPER else import_module(f"{__name__}.{name}")
-        if name == "data":
-            line.add_typer(module.app, name=name)
-        else:
-            line.command()(getattr(module, name))
+    first = next((word for word in words if not word.startswith("-")), "")
+    if first in COMMANDS:
+        _add(line, first)
+    else:
+        for name, about in COMMANDS.items():
+            line.command(name, help=about)(_named)
     return line(words, **options)
+
+
+def _add(line: typer.Typer, name: str) -> None:
+    """Give the command line a command, from its module."""
+    module = paper(f"cli.{name}") if name in OF_PAPER else import_module(f"{__name__}.{name}")
+    if name == "data":
+        line.add_typer(module.app, name=name)
+    else:
+        line.command()(getattr(module, name))
+
+
+def _named() -> None:
+    """Stands for a command where all are listed; no words reach it."""
 
 
 def main(

@@ -14,8 +14,9 @@ import typer
 from normscope.cli.console import errors, out, refuse, say
 from normscope.cli.processes import first_process, run_processes
 from normscope.cli.spec_options import about, spec_from, with_spec_options
-from normscope.engine import RunResult, Stopped
+from normscope.engine import RunFolder, RunResult, RunSpec, Stopped
 from normscope.engine import train as train_run
+from normscope.engine.differences import differences, in_words, is_length
 
 
 @with_spec_options("method", "options")
@@ -49,8 +50,9 @@ def train(
     normscope train moco_v2 --data cifar10 --set queue=8192 --set knn_k=100
 
     Writes spec.json, metrics.jsonl, checkpoint.pt, encoder.safetensors and result.json to
-    runs/<name>/. Ctrl-C saves first; the same command with --resume continues. Under torchrun it
-    trains on all processes, on one machine or several.
+    runs/<name>/. Ctrl-C saves first; the same command with --resume continues. A run of other
+    --epochs is another run, for the schedule spans it. Under torchrun it trains on all processes,
+    on one machine or several.
     """
     spec = spec_from({"method": method, **values}, set_ or [])
     if device not in ("auto", "cpu", "cuda"):
@@ -59,6 +61,8 @@ def train(
         refuse(f"--devices must be at least 1, got {devices}.")
     if devices > 1 and "WORLD_SIZE" not in os.environ:
         raise typer.Exit(run_processes(devices))
+    if resume and folder is None and first_process():
+        _say_if_longer(spec, Path("runs"))
     try:
         result = train_run(
             spec,
@@ -81,6 +85,24 @@ def train(
         _print(result)
     if not math.isfinite(result.loss):
         refuse("loss must be a number, got NaN. The run diverged: lower --lr or --grad-scale.")
+
+
+def _say_if_longer(spec: RunSpec, runs: Path) -> None:
+    """Say so where --resume finds no run to go on with, but one of another length."""
+    if (runs / spec.name).exists():
+        return
+    for place in sorted(runs.glob("*/result.json")):
+        try:
+            found = differences(RunFolder(place.parent).spec(), spec)
+        except ValueError:  # of another version
+            continue
+        if is_length(found):
+            line = (
+                f"{place.parent} is finished, with {in_words(found)}. Its schedule spans the whole "
+                f"run, so this is another run: it starts from epoch 1, in {runs / spec.name}."
+            )
+            errors.print(line, markup=False, highlight=False, soft_wrap=True)
+            return
 
 
 def _print(result: RunResult) -> None:

@@ -4,6 +4,7 @@ from normscope.data.archives import fetch
 from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, default_root, load
 from normscope.data.human_labels import cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.data.images import ImageArrays, LazyImages, Split
+from normscope.data.listed import Listed, listed
 from normscope.data.novel import novel_to, others_there
 from normscope.data.publishers import Archive
 from normscope.data.resident import Batch, Resident
@@ -17,6 +18,7 @@ __all__ = [
     "Dataset",
     "ImageArrays",
     "LazyImages",
+    "Listed",
     "Resident",
     "Split",
     "Streamed",
@@ -26,6 +28,7 @@ __all__ = [
     "cifar100n",
     "default_root",
     "fetch",
+    "listed",
     "load",
     "novel_to",
     "others_there",

@@ -22,7 +22,7 @@ from normscope.data.images import (
     opened,
 )
 
-_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"}
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"}
 _SIDES = (32, 64, 128, 224)
 _SAMPLE = 200  # images whose size decides the side
 _MOST_BYTES = 2 << 30  # decoded sets above this stay in their files
@@ -105,7 +105,7 @@ def _listed(path: Path, kind: str) -> tuple[tuple[str, ...], list[str], np.ndarr
 def _image_names(folder: Path) -> list[str]:
     """Names of image files, in order; all must be regular files."""
     with os.scandir(folder) as entries:
-        found = [(e.name, e.is_file()) for e in entries if Path(e.name).suffix.lower() in _SUFFIXES]
+        found = [(e.name, e.is_file()) for e in entries if Path(e.name).suffix.lower() in SUFFIXES]
     if not found:
         raise invalid(str(folder), "a folder of images", "none", _ADVICE)
     for name, regular in found:

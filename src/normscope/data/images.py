@@ -22,6 +22,7 @@ from normscope.data.paths import check_file
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+BITS = "an image of at most 16 bits a channel"
 _FILTERS = threading.Lock()  # warnings are filtered for all threads at once
 
 
@@ -136,7 +137,7 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
         check_file(source, "a whole image", advice)
     try:
         with _header(source) as image:
-            mode, rgb = image.mode, _rgb(image)
+            mode, decoded = image.mode, rgb(image)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         constraint = f"an image of at most {Image.MAX_IMAGE_PIXELS:,} pixels"
         raise invalid(name, constraint, "a larger one", advice) from None
@@ -145,10 +146,9 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
     except Exception as error:  # damaged images raise errors of any kind
         why = error.strerror if isinstance(error, OSError) else None
         raise invalid(name, "a whole image", why or "one that cannot be decoded", advice) from None
-    if rgb is None:
-        constraint = "an image of at most 16 bits a channel"
-        raise invalid(name, constraint, f"one of Pillow's mode {mode}", advice)
-    return rgb
+    if decoded is None:
+        raise invalid(name, BITS, f"one of Pillow's mode {mode}", advice)
+    return decoded
 
 
 def _header(source: Path | bytes) -> Image:
@@ -160,7 +160,7 @@ def _header(source: Path | bytes) -> Image:
         return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
 
 
-def _rgb(image: Image) -> Image | None:
+def rgb(image: Image) -> Image | None:
     """An image in RGB, or None if its white level is unknown."""
     from PIL import Image
 

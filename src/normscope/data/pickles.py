@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,19 +58,36 @@ class _Plain(pickle.Unpickler):
             raise _RefusedError(ascii(f"{module}.{name}")[1:-1]) from None
 
 
+class _Number:
+    """The dtype of a plain number; arrays of objects or records are refused."""
+
+    def __init__(self, code: str | bytes, *_: object) -> None:
+        code = code.decode("ascii") if isinstance(code, bytes) else code
+        if code not in _NUMBERS:
+            raise _RefusedError(f"an array of {code!a}")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: Any) -> None:
+        """Take the byte order; numpy's own dtypes would ignore it, being shared."""
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array(np.ndarray):
+    """An array whose state may have any byte order; it has that of this machine."""
+
+    def __setstate__(self, state: Any) -> None:
+        *_, shape, number, columns_first, content = state
+        super().__setstate__((1, shape, number.dtype, columns_first, content))
+        native: Any = number.dtype.newbyteorder("="), False
+        if not number.dtype.isnative:
+            super().__setstate__((1, shape, *native, self.astype(native[0]).tobytes()))
+
+
 def _empty(kind: object, shape: object, code: object) -> np.ndarray:
     """An empty array, as numpy's `_reconstruct` makes before the state fills it."""
     if kind is not _NDARRAY or shape != (0,) or code not in ("b", b"b"):
         raise _RefusedError("an unusual array")
-    return np.empty(0, np.int8)
-
-
-def _number(code: str | bytes, *_: object) -> np.dtype:
-    """The dtype of a plain number; arrays of objects or records are refused."""
-    code = code.decode("ascii") if isinstance(code, bytes) else code
-    if code not in _NUMBERS:
-        raise _RefusedError(f"an array of {code!a}")
-    return np.dtype(code)
+    return np.empty(0, np.int8).view(_Array)
 
 
 def _latin1(text: str, encoding: str) -> bytes:
@@ -84,6 +102,6 @@ _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _empty,
     ("numpy._core.multiarray", "_reconstruct"): _empty,
     ("numpy", "ndarray"): _NDARRAY,
-    ("numpy", "dtype"): _number,
+    ("numpy", "dtype"): _Number,
     ("_codecs", "encode"): _latin1,
 }

@@ -2,7 +2,9 @@
 
 from normscope.engine.advise import advise
 from normscope.engine.compose import build
+from normscope.engine.encoder import Embedded, Encoder, load_encoder
 from normscope.engine.evaluate import evaluate, made_with
+from normscope.engine.hub import write_hub_folder
 from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
 from normscope.engine.run_folder import InUseError, RunFolder, RunResult
@@ -10,6 +12,8 @@ from normscope.engine.spec import RunSpec
 from normscope.monitors import RangeTest
 
 __all__ = [
+    "Embedded",
+    "Encoder",
     "InUseError",
     "RangeTest",
     "RunFolder",
@@ -19,6 +23,8 @@ __all__ = [
     "advise",
     "build",
     "evaluate",
+    "load_encoder",
     "made_with",
     "train",
+    "write_hub_folder",
 ]

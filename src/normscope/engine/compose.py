@@ -16,8 +16,8 @@ from normscope.nets import ResNet, backbone
 _DRAWING = threading.Lock()  # all threads share torch's random state
 
 
-def build(spec: RunSpec, *, side: int) -> Method:
-    """A spec's network with its interventions, freshly initialised on the CPU; deterministic.
+def constructed(spec: RunSpec, *, side: int) -> Method:
+    """A spec's network without interventions, freshly initialised on the CPU; deterministic.
 
     Args:
         spec: what to build.
@@ -26,7 +26,12 @@ def build(spec: RunSpec, *, side: int) -> Method:
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         net = backbone(spec.net, side=side)
-        method = METHODS[spec.method](net, **spec.options)
+        return METHODS[spec.method](net, **spec.options)
+
+
+def build(spec: RunSpec, *, side: int) -> Method:
+    """The same with its interventions."""
+    method = constructed(spec, side=side)
     if spec.cut != 1:
         cut_init_(method, spec.cut, _cut_scope(method, spec.cut_scope, side))
         method.follow(0.0)  # a momentum copy starts as what it copies

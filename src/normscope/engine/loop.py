@@ -14,12 +14,12 @@ from torch import Tensor
 
 from normscope import data
 from normscope._checks import invalid
-from normscope._files import whole_file
 from normscope._kernels import runs_kernels
 from normscope.augment import PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
 from normscope.engine.compose import build, invariant_names
+from normscope.engine.encoder_file import EncoderConfig, write_encoder
 from normscope.engine.evaluate import knn_and_norm
 from normscope.engine.interrupts import Interrupts, Stopped
 from normscope.engine.optimizers import optimizer_for, set_lr_
@@ -68,6 +68,7 @@ class Loop:
         self.fabric, self.spec, self.run, self.sitting = fabric, spec, run, sitting
         n, processes = len(images.train.labels), fabric.world_size
         self.plan = Plan(spec, n, rank=fabric.global_rank, world=processes)
+        self.side = images.side
         options = {"side": images.side, "workers": sitting.workers}
         self.train_images = data.source(images.train, fabric.device, **options)
         self.test_images = data.source(images.test, fabric.device, **options)
@@ -240,12 +241,8 @@ class Loop:
             self.telemetry.close()
 
     def finish(self) -> RunResult:
-        """Write the backbone's weights; return the run's result."""
-        from safetensors.torch import save
-
-        weights = self.method.backbone.state_dict()
-        with whole_file(self.run.encoder) as partial:
-            partial.write_bytes(save({k: v.cpu().contiguous() for k, v in weights.items()}))
+        """Write the network's weights; return the run's result."""
+        write_encoder(self.run.path, self.method, EncoderConfig.of(self.spec, side=self.side))
         return RunResult(
             spec=self.spec,
             folder=self.run.path,

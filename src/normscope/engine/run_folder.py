@@ -12,6 +12,7 @@ from typing import IO, Any
 from normscope._checks import invalid
 from normscope._environment import hardware, versions
 from normscope._files import whole_file, without_nan
+from normscope.engine.differences import differences, in_words, is_length
 from normscope.engine.spec import RunSpec
 
 
@@ -42,8 +43,13 @@ class RunFolder:
 
     @property
     def encoder(self) -> Path:
-        """The trained backbone's weights."""
+        """The trained network's weights, with what `load_encoder` must know as its metadata."""
         return self.path / "encoder.safetensors"
+
+    @property
+    def config(self) -> Path:
+        """That metadata, to be read without the weights."""
+        return self.path / "config.json"
 
     @property
     def result_file(self) -> Path:
@@ -59,9 +65,10 @@ class RunFolder:
         _, checksum = self._about()
         about = json.loads(self.spec_file.read_text())
         versions = about.get("versions")
+        stated = versions if isinstance(versions, dict) else {}
         return {
             **{name: str(about.get(name, "unknown")) for name in ("device", "hardware")},
-            "versions": versions if isinstance(versions, dict) else {},
+            "versions": {name: str(version) for name, version in stated.items()},
             "data_checksum": checksum,
         }
 
@@ -93,9 +100,12 @@ class RunFolder:
         """
         known = self.spec_file.exists()
         if known:
-            if self.spec().hash != spec.hash:
+            if found := differences(self.spec(), spec):
                 advice = "Name another folder, or remove this one."
-                raise invalid("folder", "empty or this run's", str(self.path), advice)
+                if is_length(found):
+                    advice = f"Its schedule spans the whole run. {advice}"
+                got = f"{self.path}, whose run has {in_words(found)}"
+                raise invalid("folder", "empty or this run's", got, advice)
             self.check_data(checksum)
             if not resume:
                 advice = "The run was started already. Pass --resume (resume=True) to continue."

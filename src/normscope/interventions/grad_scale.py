@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.fx
 from torch import Tensor, nn
 
 from normscope._checks import NormOf, check_floating, check_norm_of, check_number
@@ -53,7 +54,8 @@ def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
     about three layers: at power 1, keep the learning rate low and watch the norm.
 
     Zero rows get a zero gradient if the incoming one is finite. Works under autocast,
-    `torch.compile`, DDP, and the reverse mode of `torch.func`.
+    `torch.compile`, DDP, the reverse mode of `torch.func`, and `torch.fx`, to which it is one
+    call. TorchScript cannot hold its backward pass.
 
     Paper: Listing "grad_scaling", Section 6.
 
@@ -66,6 +68,9 @@ def grad_scale(z: Tensor, power: float = 1.0, *, of: NormOf = "each") -> Tensor:
     power = check_number("power", power, _ADVICE, positive=False)
     check_norm_of("of", of)
     return z if power == 0 else _GradScale.apply(z, power, of)  # pyright: ignore[reportReturnType]
+
+
+torch.fx.wrap("grad_scale")  # traced as one call: its checks look at values
 
 
 class GradScale(nn.Module):
@@ -90,6 +95,13 @@ class GradScale(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         """The same values, (..., d)."""
         return grad_scale(z, self.power, of=self.of)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Refuse `torch.jit.script`, which would stop inside autograd's machinery."""
+        raise RuntimeError(
+            "GradScale must be left out of TorchScript, which cannot hold its backward pass. "
+            "Its forward is the identity: to script a trained network, put nn.Identity() there."
+        )
 
     def extra_repr(self) -> str:
         """The settings, for `print(module)`."""

@@ -161,6 +161,9 @@ def load_torchvision_(net: ResNet, state_dict: Mapping[str, Tensor]) -> ResNet:
             must fit, and nothing is loaded if it does not.
     """
     own = net.state_dict()
+    if "cut_init_c" in own:
+        advice = "They replace what the cut divided: load them into a network that is not cut."
+        raise invalid("net", "uncut, to load published weights", "one after cut_init_", advice)
     given = {name: v for name, v in state_dict.items() if not name.startswith("fc.")}
     shapes = [{name: v.shape for name, v in part.items()} for part in (own, given)]
     # older files do not count batches; torch fills that in

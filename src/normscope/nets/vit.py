@@ -131,7 +131,8 @@ class VisionTransformer(nn.Module):
         if x.shape[-2:] != (self.side, self.side):
             raise invalid("x", f"images of side {self.side}", x, "Build the network for its side.")
         x = self.patch_embed(x)  # n t width
-        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)  # n 1+t width
+        n = x.shape[0]  # `len(x)` would make a constant of it in an export
+        x = torch.cat([self.cls_token.expand(n, -1, -1), x], dim=1)  # n 1+t width
         return self.norm(self.blocks(x + self.pos_embed)[:, 0])
 
 

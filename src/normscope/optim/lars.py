@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from normscope._checks import invalid
 from normscope.optim.builder import Group
 
 
@@ -22,12 +23,18 @@ class LARS(torch.optim.Optimizer):
     $g \leftarrow \eta \frac{\|w\|}{\|g + \lambda w\|} (g + \lambda w)$ for every parameter of more
     than one dimension; biases and norms are not rescaled, as in SimCLR.
 
+    The rate is outside the velocity, as in PyTorch's SGD: $v \leftarrow \mu v + g$,
+    $w \leftarrow w - \gamma v$. A new rate acts on all that was gathered. SimCLR's code has it
+    inside: $v \leftarrow \mu v + \gamma g$, $w \leftarrow w - v$. What was gathered keeps its old
+    rate. At a constant rate the two are equal; under a schedule they are not.
+
     Args:
         params: parameters or groups.
         lr: learning rate.
         momentum: .9 in SimCLR.
         weight_decay: $\lambda$; 1e-6 in SimCLR.
         trust: $\eta$; .001 in SimCLR.
+        rate: `"outside"` the velocity, or `"inside"` it, as SimCLR's code has it.
     """
 
     def __init__(
@@ -38,9 +45,13 @@ class LARS(torch.optim.Optimizer):
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         trust: float = 0.001,
+        rate: Literal["outside", "inside"] = "outside",
     ) -> None:
+        if rate not in ("outside", "inside"):
+            raise invalid("rate", "'outside' or 'inside'", rate, "SimCLR's code has it inside.")
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust}
         super().__init__(params, defaults)
+        self.rate = rate
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -60,9 +71,11 @@ class LARS(torch.optim.Optimizer):
         if p.ndim > 1:
             w, g = p.norm(), grad.norm()
             grad = grad * torch.where((w > 0) & (g > 0), group["trust"] * w / g, 1.0)
+        inside = self.rate == "inside"
+        grad = grad * group["lr"] if inside else grad
         velocity = self.state[p].get("velocity")
         if velocity is None:
             velocity = self.state[p]["velocity"] = grad.clone()
         else:
             velocity.mul_(group["momentum"]).add_(grad)
-        p.sub_(velocity, alpha=group["lr"])
+        p.sub_(velocity, alpha=1.0 if inside else group["lr"])
