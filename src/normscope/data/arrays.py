@@ -54,7 +54,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     grey, labels = load_digits(return_X_y=True)
-    return grey, labels
+    return np.asarray(grey), np.asarray(labels)
 
 
 def read_npz(path: Path) -> ImageArrays:
