@@ -45,6 +45,10 @@ bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and 
 	$(BIN)/python benchmarks/augment.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/simulations.py
+	$(BIN)/python benchmarks/texts.py all-MiniLM-L6-v2 --out texts/minilm.npz
+	$(BIN)/python benchmarks/trust.py --texts texts/minilm.npz
+	$(BIN)/python benchmarks/texts.py wordllama --out texts/wordllama.npz
+	$(BIN)/python benchmarks/trust.py --texts texts/wordllama.npz
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -19,7 +19,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 # Without a GPU its kernels are interpreted; Triton looks as it is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
-collect_ignore_glob = [] if find_spec("triton") else ["src/normscope/*/fused.py"]
+_NEEDED = {
+    "triton": "src/normscope/*/fused.py",
+    "sentence_transformers": "src/normscope/integrations/sentence_transformers.py",
+}
+collect_ignore_glob = [files for package, files in _NEEDED.items() if not find_spec(package)]
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -137,6 +138,34 @@ class EmbeddingTrust:
         for line in found.verdict.warnings:
             python_warnings.warn(line, UserWarning, stacklevel=2)
         return found
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any,
+        texts: Sequence[str],
+        labels: object = None,
+        covariates: Covariates | None = None,
+        known_bad: Sequence[str] | None = None,
+        **fit: Any,
+    ) -> EmbeddingTrust:
+        """`fit` to what a sentence-transformers model makes of texts, before any `Normalize`.
+
+        Embed the texts that are to be judged by
+        `normscope.integrations.sentence_transformers.raw_embeddings`.
+
+        Args:
+            model: a `SentenceTransformer`.
+            texts: at least 20 that the model is used for.
+            labels: as in `fit`.
+            covariates: as in `fit`.
+            known_bad: at least 20 texts that should look new.
+            fit: further arguments of `fit`.
+        """
+        from normscope.integrations.sentence_transformers import raw_embeddings
+
+        bad = None if known_bad is None else raw_embeddings(model, known_bad)
+        return cls.fit(raw_embeddings(model, texts), labels, covariates, bad, **fit)
 
     @torch.no_grad()
     def novelty(self, z: object, covariates: Covariates | None = None) -> np.ndarray:

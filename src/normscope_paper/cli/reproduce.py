@@ -134,6 +134,9 @@ def _ledger(runs: Path | None) -> Ledger | None:
         return None
     if runs.suffix != ".jsonl" or (runs.exists() and not runs.is_file()):
         refuse(f"--runs must be a file named *.jsonl, got {str(runs)!r}.")
+    if not runs.exists():
+        line = f"{runs} does not exist yet: its runs are trained here."
+        errors.print(line, markup=False, highlight=False)
     ledger = Ledger(runs)
     writable_folder(ledger.path.parent, "--runs")
     return ledger
@@ -216,6 +219,8 @@ def _print_claims(done: list[tuple[str, list[Claim]]]) -> None:
 def _list(found: list[Results], names: list[str]) -> None:
     """Every experiment with its cost and the verdicts of the largest scale that is stored."""
     stored = {results.experiment: results for results in found}
+    if not found:
+        errors.print("No stored results here: --out names their folder, such as results.")
     for name in names:
         experiment = load(name)
         verdicts = "not run yet"
