@@ -18,10 +18,10 @@ class HeldOut:
     r"""Scores of m held-out rows, higher for newer ones; with covariates, given these.
 
     The p-value of a score s among the held-out $s_i$ is $(1 + \#\{i : s_i \ge s\}) / (m + 1)$ at
-    each $s_i$, and straight between: nowhere below the conformal p-value, so that a row like the
-    reference has $p \le a$ with probability a at most, for every a from 1 / (m + 1) on. Beyond
-    the highest it goes on falling, exponentially, by the mean excess in the upper twentieth: so
-    two very new rows differ.
+    each $s_i$, and straight between: up to the highest, nowhere below the conformal p-value. So
+    another row that is scored like them has $p \le a$ with probability a at most, for every a
+    from 1 / (m + 1) on. Beyond the highest it goes on falling, exponentially, by the mean excess
+    in the upper twentieth. That orders very new rows; it is no probability.
 
     Attributes:
         way: how covariates are taken out.
