@@ -157,7 +157,7 @@ def tensor_of(values: Values) -> Tensor:
 
 
 def unmasked(array: np.ndarray) -> np.ndarray:
-    """A masked array's numbers, NaN (or, of those that are not floating, None) where masked.
+    """A masked array's numbers, NaN where masked; as objects if they are not floating.
 
     >>> unmasked(np.ma.masked_array([1.0, 2.0], mask=[False, True]))
     array([ 1., nan])
@@ -166,8 +166,9 @@ def unmasked(array: np.ndarray) -> np.ndarray:
         return np.asarray(array)
     if not np.ma.is_masked(array):
         return array.data
-    missing = np.nan if array.dtype.kind == "f" else None
-    return np.where(np.ma.getmaskarray(array), missing, array.data)
+    found = array.data.astype(array.dtype if array.dtype.kind == "f" else object)  # a copy
+    found[np.ma.getmaskarray(array)] = np.nan
+    return found
 
 
 def described(value: object) -> str:
