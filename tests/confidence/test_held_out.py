@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.confidence.delivered import Delivered
 from normscope.confidence.held_out import HeldOut, TwoSided
 
 SCORES = st.one_of(st.floats(-50, 50), st.sampled_from([0.0, 1.0, 2.5]))
@@ -52,3 +53,19 @@ def test_rows_that_are_all_alike_have_finite_bits() -> None:
     assert np.isfinite(bits).all()
     assert bits.tolist()[:2] == [0.0, 0.0]
     assert bits[2] > 0
+
+
+@pytest.mark.parametrize("m", [20, 50, 100])
+def test_parts_together_call_no_more_rows_new_than_the_level_with_few_rows(m: int) -> None:
+    rng, shares = np.random.default_rng(0), []
+    for _ in range(200):
+        known, asked = rng.normal(size=(3, m)), rng.normal(size=(3, 500))
+        parts = {"norm": TwoSided.of(known[0])}
+        parts |= {name: HeldOut.of(row) for name, row in zip("ab", known[1:], strict=True)}
+        usual = {name: parts[name].left_out(row) for name, row in zip(parts, known, strict=True)}
+        novelty = Delivered.of(tuple(parts), usual, by="test")
+        bits = novelty.bits(
+            {name: parts[name].bits(row) for name, row in zip(parts, asked, strict=True)}
+        )
+        shares.append([(bits >= -np.log2(a)).mean() for a in (0.05, 1.001 / (m + 1))])
+    assert (np.mean(shares, 0) < [0.055, 1.15 / (m + 1)]).all()

@@ -97,7 +97,7 @@ def test_raw_embeddings_take_the_models_prompts() -> None:
 
 @pytest.mark.parametrize("texts", ["one text", []])
 def test_raw_embeddings_refuse_what_is_no_list_of_texts(texts: object) -> None:
-    with pytest.raises(ValueError, match="texts must be a list of at least one text"):
+    with pytest.raises(ValueError, match="texts must be a list of at least 1 string"):
         raw_embeddings(letters(), texts)
 
 
@@ -177,3 +177,20 @@ def test_from_model_fits_to_raw_embeddings(texts: list[str]) -> None:
     assert found.verdict.of("new")
     with pytest.raises(ValueError, match="covariates must be given with at least 200 rows"):
         EmbeddingTrust.from_model(model, texts, covariates={"length": length})
+
+
+@pytest.mark.parametrize("option", ["normalize_embeddings", "output_value", "precision"])
+def test_options_that_would_change_raw_embeddings_are_refused(texts, option) -> None:
+    with pytest.raises(ValueError, match=f"got '{option}'. They would change raw embeddings"):
+        raw_embeddings(letters(Normalize()), texts, **{option: True})
+
+
+def test_what_is_no_model_and_no_list_of_texts_is_refused(texts) -> None:
+    with pytest.raises(ValueError, match="model must be a SentenceTransformer, got None"):
+        raw_embeddings(None, texts)
+    for other in (None, [1, 2], iter([])):
+        with pytest.raises(ValueError, match="texts must be a list of at least 1 string"):
+            raw_embeddings(letters(), other)
+    with pytest.raises(ValueError, match="novel must be lists of texts by kind"):
+        NormEvaluator(texts, ["kind"])
+    assert len(raw_embeddings(letters(), iter(texts))) == 80

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from normscope._checks import invalid
-from normscope.evaluation.inputs import Values, column, described
+from normscope.evaluation.inputs import Values, array_of, column, described
 
 Covariates = Mapping[str, Values] | Values  # or a data frame
 
@@ -20,10 +21,12 @@ _CHUNK = 1 << 16
 _KNOTS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 
-def columns_of(covariates: Covariates | None, *, rows: int) -> dict[str, np.ndarray]:
+def columns_of(
+    covariates: Covariates | None, *, rows: int, name: str = "covariates"
+) -> dict[str, np.ndarray]:
     """Covariates by name as float64, (n,) each; a 2-d array's are named c0, c1 and so on.
 
-    Columns come as a mapping or a data frame.
+    Columns come as a mapping or a data frame; `name` is theirs in errors.
 
     >>> sorted(columns_of(np.zeros((5, 2)), rows=5))
     ['c0', 'c1']
@@ -31,17 +34,16 @@ def columns_of(covariates: Covariates | None, *, rows: int) -> dict[str, np.ndar
     if covariates is None:
         return {}
     if (frame := getattr(covariates, "columns", None)) is not None:
-        covariates = {str(name): np.asarray(covariates[name]) for name in frame}
+        covariates = {str(key): np.asarray(covariates[key]) for key in frame}
     if not isinstance(covariates, Mapping):
-        if isinstance(covariates, list):
-            covariates = np.asarray(covariates)
-        if covariates.ndim != 2 or len(covariates) != rows:
+        array = covariates if isinstance(covariates, Tensor) else array_of(covariates)
+        if array is None or array.ndim != 2 or len(array) != rows:
             constraint = f"columns by name, or one array ({rows}, c)"
-            raise invalid("covariates", constraint, described(covariates), "One number a row.")
-        covariates = {f"c{i}": covariates[:, i] for i in range(covariates.shape[1])}
+            raise invalid(name, constraint, described(covariates), "One number a row.")
+        covariates = {f"c{i}": array[:, i] for i in range(array.shape[1])}
     return {
-        name: column(f"covariates[{name!r}]", values, rows=rows, missing=True)
-        for name, values in covariates.items()
+        str(key): column(f"{name}[{str(key)!r}]", values, rows=rows, missing=True)
+        for key, values in covariates.items()
     }
 
 

@@ -21,7 +21,8 @@ class Delivered:
     r"""The harmonic mean of parts' p-values, and where it lies among that of held-out rows.
 
     $\log_2 \sum_j 1 / p_j$ is high where any part's p-value is small, however the others depend on
-    it (Wilson, 2019): a part that says nothing of a row costs little.
+    it (Wilson, 2019): a part that says nothing of a row costs little. The p-value that is
+    delivered is its place among held-out rows, since 1 / p of the mean alone is not one.
 
     Attributes:
         parts: those that are used.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings as python_warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from normscope.confidence.delivered import Bits, Delivered, by_rule, chosen
 from normscope.confidence.explained import Explained, blank
 from normscope.confidence.measured import Measured, Space
 from normscope.confidence.parts import Parts
-from normscope.confidence.progress import told
+from normscope.confidence.progress import told, warn
 from normscope.confidence.raw import WAY_OUT, alike, check_not_normalised
 from normscope.confidence.reference import LEAST
 from normscope.confidence.rows import Rows, all_usable, rows_of
@@ -102,6 +101,9 @@ class EmbeddingTrust:
                 "sample" with 200,000 that a seed draws. "auto" is exact up to 200,000 rows, then
                 faiss if it is installed, else the sample.
         """
+        if known_bad is None and bad_covariates is not None:
+            advice = "Give the rows that they are of."
+            raise invalid("bad_covariates", "left out without known_bad", bad_covariates, advice)
         rows = all_usable("z", rows_of("z", z, covariates), least=LEAST)
         if rows.names and len(rows) < 4 * LEAST_ROWS:
             constraint = f"given with at least {4 * LEAST_ROWS} rows"
@@ -136,7 +138,7 @@ class EmbeddingTrust:
             found._voters, right = voters.tried(usual.near, held)
             found._learn(found._features(usual, some.x), right)
         for line in found.verdict.warnings:
-            python_warnings.warn(line, UserWarning, stacklevel=2)
+            warn(line)
         return found
 
     @classmethod
@@ -171,8 +173,11 @@ class EmbeddingTrust:
     def novelty(self, z: object, covariates: Covariates | None = None) -> np.ndarray:
         r"""Bits of surprise, (n,): $-\log_2$ of the p-value of the parts that are delivered.
 
-        A row like the reference has $p \le a$ with probability a. A row of the reference itself is
-        its own neighbour: score rows that it does not hold.
+        A row like the reference has $p \le a$ with probability a or less, for a from 1 / (m + 1)
+        on, m rows being held out. That is nearly so, not by proof: they were held out in turn,
+        not for good. More bits than $\log_2 (m + 1)$ order rows, and are no probability.
+
+        A row of the reference itself is its own neighbour: score rows that it does not hold.
 
         Args:
             z: raw embeddings, (n, d). A row that is zero or not finite scores NaN.
@@ -211,7 +216,7 @@ class EmbeddingTrust:
         voters = self._voters
         if voters is None:
             raise RuntimeError("fit must be given labels before predict. Give each row its class.")
-        rows = all_usable("z", self._rows(z, covariates), least=1)
+        rows = all_usable("z", self._rows(z, covariates), least=0)
 
         def column(rows: Measured, x: np.ndarray) -> Columns:
             del x
@@ -272,7 +277,7 @@ class EmbeddingTrust:
         right = zero_one("correct", correct, rows=len(rows))
         model, line = self._learn(self._columns(rows, self._features), right)
         if line is not None:
-            python_warnings.warn(line, UserWarning, stacklevel=2)
+            warn(line)
         return model
 
     def save(self, path: Path | str) -> None:
@@ -326,7 +331,7 @@ class EmbeddingTrust:
         if rows.outside:
             line = f"{rows.outside:,} of {len(rows):,} rows of {name} have a covariate beyond "
             line += "the reference's range: they are judged as at its end. explain() names them"
-            python_warnings.warn(line, UserWarning, stacklevel=3)
+            warn(line)
         return rows
 
     def _columns(self, rows: Rows, of: Callable[[Measured, np.ndarray], Columns]) -> Columns:

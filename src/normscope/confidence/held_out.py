@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from normscope.confidence.covariates import Plain, Smooth
-from normscope.confidence.reference import left_out_residuals
+from normscope.confidence.reference import left_out_residuals, tenths
 
 _TAIL = 0.05  # the share of held-out rows whose excess tells how the tail goes on
 _LEAST = 1e-6  # of the scale, where scores, logarithms, are all alike
@@ -18,10 +18,10 @@ class HeldOut:
     r"""Scores of m held-out rows, higher for newer ones; with covariates, given these.
 
     The p-value of a score s among the held-out $s_i$ is $(1 + \#\{i : s_i \ge s\}) / (m + 1)$ at
-    each $s_i$, and straight between: nowhere below the conformal p-value, so that a row like the
-    reference has $p \le a$ with probability a at most, for every a from 1 / (m + 1) on. Beyond
-    the highest it goes on falling, exponentially, by the mean excess in the upper twentieth: so
-    two very new rows differ.
+    each $s_i$, and straight between: up to the highest, nowhere below the conformal p-value. So
+    another row that is scored like them has $p \le a$ with probability a at most, for every a
+    from 1 / (m + 1) on. Beyond the highest it goes on falling, exponentially, by the mean excess
+    in the upper twentieth. That orders very new rows; it is no probability.
 
     Attributes:
         way: how covariates are taken out.
@@ -58,10 +58,16 @@ class HeldOut:
         return self._bits(scores)
 
     def left_out(self, scores: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
-        """`bits` of the held-out rows themselves, given covariates by a fit to the others."""
+        """`bits` of the held-out rows themselves, each tenth among the others.
+
+        Among all rows none is beyond the highest, as a new row can be.
+        """
         if isinstance(self.way, Smooth) and x is not None:
             scores = left_out_residuals(np.exp(scores), x)
-        return self._bits(scores)
+        found = np.empty(len(scores))
+        for held in tenths(len(scores)):
+            found[held] = HeldOut.of(scores[~held])._bits(scores[held])
+        return found
 
     def _bits(self, scores: np.ndarray) -> np.ndarray:
         within = -np.log2(np.interp(scores, self.scores, self.p))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings as python_warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from normscope._files import whole_file
 from normscope.confidence.calibration import Calibration, calibration, flat_warning
 from normscope.confidence.covariates import Covariates, columns_of, share_explained
 from normscope.confidence.foreign import check_kind, only_of
+from normscope.confidence.progress import warn
 from normscope.confidence.raw import check_not_normalised
 from normscope.confidence.reference import LEAST, ReferenceNorms, chosen_way, reference_norms
 from normscope.confidence.trust import norm_trust
@@ -89,7 +89,7 @@ class NormConfidence:
         if labels is not None:
             found.trust = norm_trust(reference, labels, found.score_norms(norms, covariates))
         for line in found.warnings:
-            python_warnings.warn(line, UserWarning, stacklevel=2)
+            warn(line)
         return found
 
     @classmethod
@@ -183,7 +183,7 @@ class NormConfidence:
         found = self.calibration = calibration(score, right, method=method)
         if found.flat:
             line = flat_warning(float(right.mean()), found.ece)
-            python_warnings.warn(line, UserWarning, stacklevel=2)
+            warn(line)
         return found
 
     def probability(self, z: Values, covariates: Covariates | None = None) -> np.ndarray:

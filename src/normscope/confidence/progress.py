@@ -1,9 +1,10 @@
-"""Says what a long search will cost before it starts, and how far it is."""
+"""What is said while working: warnings, what a long search will cost, and how far it is."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 
 from normscope.evaluation.bank import Bank, Progress
 
@@ -22,6 +23,14 @@ def told(n: int, bank: Bank) -> Progress | None:
         flush=True,
     )
     return _Shown() if sys.stderr.isatty() else None
+
+
+def warn(line: str) -> None:
+    """A UserWarning at the caller's line: the first outside normscope, and torch's decorators."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in ("normscope", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(line, UserWarning, stacklevel=level)
 
 
 class _Shown:

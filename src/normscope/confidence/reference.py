@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -79,12 +80,16 @@ def left_out_residuals(norms: np.ndarray, x: np.ndarray) -> np.ndarray:
 
     Those of a fit to the row itself are too small: new rows would look newer than they are.
     """
-    fold = np.random.default_rng(0).permutation(len(norms)) % _FOLDS
     values = np.empty(len(norms))
-    for i in range(_FOLDS):
-        held = fold == i
+    for held in tenths(len(norms)):
         values[held] = Smooth.fit(norms[~held], x[~held]).place(norms[held], x[held])[0]
     return values
+
+
+def tenths(rows: int) -> Iterator[np.ndarray]:
+    """Which rows are held out, bools, (rows,): a tenth at a time, each row once."""
+    fold = np.random.default_rng(0).permutation(rows) % _FOLDS
+    yield from (fold == i for i in range(_FOLDS))
 
 
 def reference_norms(norms: Values) -> np.ndarray:

@@ -80,12 +80,13 @@ def rows_of(
     """
     rows = embeddings_of(name, z)
     norms = row_norms(name, rows)
-    columns = columns_of(covariates, rows=len(norms))
+    called = "bad_covariates" if name == "known_bad" else "covariates"
+    columns = columns_of(covariates, rows=len(norms), name=called)
     names = tuple(columns) if names is None else names
     if set(columns) != set(names):
         constraint = ", ".join(names) or "left out, as they were in fit"
         got = ", ".join(columns) or "none"
-        raise invalid("covariates", constraint, got, "Give those that it was fitted with.")
+        raise invalid(called, constraint, got, "Give those that it was fitted with.")
     x = np.stack([columns[c] for c in names], 1) if names else np.empty((len(norms), 0))
     bad = [np.isnan(norms), np.isinf(norms), norms == 0, ~np.isfinite(x).all(1)]
     code = np.select(bad, [_NAN, _INFINITE, _ZERO, _COVARIATE], _OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.confidence.delivered import Delivered
 from normscope.confidence.foreign import check_kind, only_of
@@ -40,6 +42,9 @@ def save(
     """Write the pieces of an EmbeddingTrust, atomically."""
     from safetensors.torch import save_file
 
+    if path.is_dir() or not path.parent.is_dir():
+        constraint = "a file in a folder that exists"
+        raise invalid("path", constraint, str(path), "Make the folder, and name the file.")
     bank, cluster = space.bank, space.cluster
     tensors = {f"bank.{name}": value for name, value in bank.arrays().items()}
     tensors |= {"cluster.mean": cluster.mean.cpu(), "cluster.factor": cluster.factor.cpu()}
@@ -61,7 +66,9 @@ def save(
         said["sureness"] = sureness.said()
         arrays |= _under("sureness", {"moments": sureness.moments, "weights": sureness.weights})
     tensors |= {k: torch.from_numpy(np.array(v, order="C")) for k, v in arrays.items()}
-    metadata = {"kind": _KIND, "version": str(_VERSION), "said": json.dumps(said)}
+    text = json.dumps(said)
+    metadata = {"kind": _KIND, "version": str(_VERSION), "said": text}
+    metadata["digest"] = _digest(text, tensors)
     with whole_file(path) as partial:
         save_file(tensors, partial, metadata=metadata)
 
@@ -75,11 +82,22 @@ def load(path: Path) -> dict[str, Any]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         check_kind(metadata.get("kind"), metadata.get("version"), kind=_KIND, version=_VERSION)
+        if metadata["digest"] != _digest(metadata["said"], tensors):
+            raise ValueError
         return _fields(json.loads(metadata["said"]), tensors)
 
 
+def _digest(said: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Of all that a file holds: a damaged number would give a wrong score, and no error."""
+    found = hashlib.sha256(said.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.contiguous().numpy().data)
+    return found.hexdigest()
+
+
 def _fields(said: dict[str, Any], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    kept = {k.removeprefix("bank."): v.clone() for k, v in tensors.items() if "bank." in k}
+    kept = {k.removeprefix("bank."): v.clone() for k, v in tensors.items() if k.startswith("bank.")}
     bank = Bank.from_arrays(kept, rows=int(said["rows"]))
     cluster = Cluster(
         tensors["cluster.mean"].clone(), tensors["cluster.factor"].clone(), **said["cluster"]

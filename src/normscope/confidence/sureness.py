@@ -59,8 +59,13 @@ class Sureness:
 
     def __str__(self) -> str:
         """What it is, in a sentence."""
+        if not self.names:
+            return (
+                f"Confidence is the share of right rows, {self.right:.1%}, for every row: too few "
+                "are right, or too few wrong, to learn more."
+            )
         value, low, high = self.auroc
-        by = in_words(self.names) if self.names else "nothing"
+        by = in_words(self.names)
         return (
             f"Confidence is the probability of being right by {by}: AUROC {value:.3f} "
             f"[{low:.3f}, {high:.3f}] and calibration error {self.ece:.3f} on rows held out, of "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -31,10 +33,10 @@ def column(
     if isinstance(values, Tensor):
         given = values.detach().cpu().double().numpy()  # numpy knows no bfloat16
     else:
-        given = np.asarray(values)
+        given = unmasked(np.asanyarray(values))
     if given.ndim != 1 or given.dtype.kind not in "bfiu" or rows not in (None, len(given)):
         constraint = f"numbers of shape ({'n' if rows is None else rows},)"
-        raise invalid(name, constraint, described(values), "One number a row.")
+        raise invalid(name, constraint, described(given), "One number a row.")
     array = given.astype(np.float64)
     if not missing and len(array) == 0:
         raise invalid(name, "at least one number", "none", "There is nothing to measure.")
@@ -86,8 +88,11 @@ def embeddings_of(name: str, z: object) -> Values:
     >>> embeddings_of("z", [[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
-    array = z if isinstance(z, Tensor | np.ndarray) else _array_of(z)
+    array = z if isinstance(z, Tensor) else array_of(z)
     if isinstance(array, Tensor):
+        if array.layout != torch.strided or array.is_meta:
+            got = "a sparse tensor, or one on no device"
+            raise invalid(name, "dense", got, "Pass z.to_dense().")
         floating = array.is_floating_point()
     else:
         floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
@@ -97,10 +102,13 @@ def embeddings_of(name: str, z: object) -> Values:
     return array
 
 
-def _array_of(z: object) -> np.ndarray | None:
+def array_of(z: Any) -> np.ndarray | None:
     """Rows of numbers as an array, also of a column whose entries are vectors; None if ragged."""
     try:
-        array = np.asarray(z)
+        if hasattr(z, "columns") and {getattr(t, "kind", "") for t in z.dtypes} == {"f"}:
+            # pandas' own types, in which a number may be NA, would become objects
+            return z.to_numpy(dtype=np.float64, na_value=np.nan)
+        array = unmasked(np.asanyarray(z))
         if array.dtype == object and array.ndim == 1 and len(array):
             array = np.stack([np.asarray(row) for row in array])
     except (TypeError, ValueError):
@@ -118,7 +126,10 @@ def classes_of(labels: object, *, rows: int) -> tuple[np.ndarray, np.ndarray]:
     >>> classes_of(["cat", "dog", "cat"], rows=3)
     (array(['cat', 'dog'], dtype='<U3'), array([0, 1, 0]))
     """
-    given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if isinstance(labels, Tensor):
+        given = np.asarray(labels.detach().cpu().tolist())  # numpy knows no bfloat16
+    else:
+        given = unmasked(np.asanyarray(labels))
     if given.dtype.kind in "OT" and all(isinstance(label, str) for label in given.flat):
         given = given.astype(str)
     if given.shape != (rows,) or given.dtype.kind not in "biuU":
@@ -137,8 +148,27 @@ def tensor_of(values: Values) -> Tensor:
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    dtype = array.dtype.newbyteorder("=")
+    if dtype == np.longdouble:  # which torch doesn't know; what is too large becomes infinite
+        dtype = np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        native = array.astype(dtype, copy=False)
     return torch.from_numpy(np.require(native, requirements=["C", "W"]))
+
+
+def unmasked(array: np.ndarray) -> np.ndarray:
+    """A masked array's numbers, NaN where masked; as objects if they are not floating.
+
+    >>> unmasked(np.ma.masked_array([1.0, 2.0], mask=[False, True]))
+    array([ 1., nan])
+    """
+    if not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array)
+    if not np.ma.is_masked(array):
+        return array.data
+    found = array.data.astype(array.dtype if array.dtype.kind == "f" else object)  # a copy
+    found[np.ma.getmaskarray(array)] = np.nan
+    return found
 
 
 def described(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -28,6 +28,7 @@ except ImportError as error:
 __all__ = ["NormEvaluator", "NormTap", "raw_embeddings", "tapped"]
 
 _LEAST = 40  # texts: half of them are the reference
+_CHANGES = {"normalize_embeddings", "output_value", "precision", "truncate_dim"}
 
 
 class NormTap(Module):
@@ -82,10 +83,14 @@ def raw_embeddings(
         batch_size: texts that are embedded at once.
         encode: further arguments of the model's `encode`, such as `prompt_name`.
     """
-    if isinstance(texts, str) or len(texts) == 0:
-        raise invalid("texts", "a list of at least one text", texts, "Pass a list of texts.")
+    given = _listed(texts, least=1)
+    if not isinstance(model, SentenceTransformer):
+        raise invalid("model", "a SentenceTransformer", model, "For others, pass rows to fit.")
+    if changed := _CHANGES & set(encode):
+        advice = "They would change raw embeddings."
+        raise invalid("encode", f"without {', '.join(sorted(_CHANGES))}", min(changed), advice)
     embed: Any = tapped(model).encode  # its types name its own outputs alone
-    found = embed(list(texts), batch_size=batch_size, output_value="raw_embedding", **encode)
+    found = embed(given, batch_size=batch_size, output_value="raw_embedding", **encode)
     return torch.stack(found).float().cpu().numpy()
 
 
@@ -116,9 +121,9 @@ class NormEvaluator(BaseEvaluator):
         name: str = "",
     ) -> None:
         super().__init__()
-        if isinstance(texts, str) or len(texts) < _LEAST:
-            raise invalid("texts", f"a list of at least {_LEAST}", texts, "Pass more texts.")
-        self.texts, self.novel = list(texts), dict(novel or {})
+        if novel is not None and not isinstance(novel, Mapping):
+            raise invalid("novel", "lists of texts by kind", novel, "Pass {'kind': texts}.")
+        self.texts, self.novel = _listed(texts, least=_LEAST), dict(novel or {})
         self.batch_size, self.name = batch_size, name
         self.primary_metric = "novelty_auroc" if self.novel else "norm_mean"
 
@@ -156,6 +161,15 @@ class NormEvaluator(BaseEvaluator):
 
     def _embed(self, model: Any, texts: Sequence[str]) -> np.ndarray:
         return raw_embeddings(model, texts, batch_size=self.batch_size)
+
+
+def _listed(texts: Any, *, least: int) -> list[str]:
+    """Texts as a list, of so many at least."""
+    found = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else []
+    if len(found) < least or not all(isinstance(text, str) for text in found):
+        got = f"{len(found):,} in a {type(texts).__name__}"
+        raise invalid("texts", f"a list of at least {least} strings", got, "Pass a list of texts.")
+    return found
 
 
 def _norms(z: np.ndarray) -> np.ndarray:
