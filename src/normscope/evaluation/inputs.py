@@ -73,12 +73,12 @@ def row_norms(name: str, z: Values) -> np.ndarray:
     if not floating or z.ndim != 2 or z.shape[1] == 0:
         raise invalid(name, "floating-point rows (n, d)", described(z), "Pass raw embeddings.")
     rows = max(1, _CHUNK // z.shape[1])
-    parts = [np.empty(0)]
+    norms = np.empty(len(z))  # small parts would lie between freed chunks, and keep these
     for start in range(0, len(z), rows):
         part = tensor_of(z[start : start + rows]).detach().double()
         # contiguous, so that the same row has the same norm to the last bit however it is kept
-        parts.append(safe_norm(part.contiguous())[:, 0].cpu().numpy())
-    return np.concatenate(parts)
+        norms[start : start + rows] = safe_norm(part.contiguous())[:, 0].cpu().numpy()
+    return norms
 
 
 def tensor_of(values: Values) -> Tensor:
