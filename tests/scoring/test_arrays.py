@@ -128,12 +128,19 @@ def test_a_batch_may_be_empty_or_without_ids_and_has_what_the_reference_needs(re
         score_batch(rows.drop_columns("length"), given)
 
 
-def test_memory_does_not_grow_with_the_rows_that_are_made(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    part = np.random.default_rng(0).standard_normal((10_000, 256)).astype(np.float32)
+    for times in (1, 40):
+        with (tmp_path / f"{times}.raw").open("wb") as stream:
+            for _ in range(times):
+                stream.write(part.tobytes())
     code = (
         "import resource, numpy as np\n"
         "from normscope.scoring import as_source, fit_reference\n"
-        "part = np.random.default_rng(0).standard_normal((10_000, 256)).astype('f4')\n"
         "for times in (1, 40):\n"
+        "    mapped = np.memmap(f'{times}.raw', 'f4', 'r').reshape(-1, 256)\n"
+        "    fit_reference(as_source(mapped))\n"
+        "    part = np.fromfile('1.raw', 'f4').reshape(-1, 256)\n"
         "    fit_reference(as_source((part + 0 for _ in range(times)), n=times * 10_000))\n"
         "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
@@ -152,3 +159,12 @@ def test_a_batch_of_normalised_rows_is_refused_where_the_reference_is_raw() -> N
     unit = pa.record_batch({"embedding": (z / np.linalg.norm(z, axis=1)[:, None]).tolist()})
     with pytest.raises(ValueError, match="batch must be raw, as the reference was"):
         score_batch(unit, reference)
+
+
+def test_pages_changed_in_private_are_kept(tmp_path: Path) -> None:
+    np.save(tmp_path / "z.npy", Z)
+    mapped = np.load(tmp_path / "z.npy", mmap_mode="c")
+    mapped[:] = 1
+    norms = np.concatenate([block.norms for block in as_source(mapped).blocks()])
+    np.testing.assert_allclose(norms, 8**0.5)
+    assert (np.asarray(mapped) == 1).all()

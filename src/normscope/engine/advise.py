@@ -74,7 +74,7 @@ def advise(
             return torch.stack(losses).mean()
 
         def after() -> None:
-            run.applied()
+            run.clear()
             method.after_step(0.0)
 
         return range_test(step, optimizer, method, after=after, steps=steps, progress=progress)

@@ -66,9 +66,10 @@ class Step:
     def update(self, optimizer: Any) -> None:
         """Step the optimizer, wrapped by Fabric, and clear the gradients."""
         optimizer.step()
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Drop the gradients: the next ones are not added to them."""
         for p in self.method.parameters():
             p.grad = None
         self.waiting = False
@@ -163,7 +164,7 @@ class RecordedStep(Step):
     def _warm_up(self, batch: Batch, u: Tensor, *, last: bool, observed: bool) -> StepOutput:
         """An eager step on the recording stream, since autograd stays on its first stream."""
         if not self.waiting:
-            self._clear()
+            self.clear()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             out = super().gradients(batch, u, last=last, observed=observed)
@@ -176,7 +177,7 @@ class RecordedStep(Step):
         batch, u = Batch(batch.images.clone(), sizes, batch.labels.clone()), u.clone()
         first = not self._recordings
         if first:
-            self._clear()  # gradients are then made in the graph's own memory
+            self.clear()  # gradients are then made in the graph's own memory
         graph = torch.cuda.CUDAGraph()
         with self._recorded_into(graph):
             out = super().gradients(batch, u, last=True, observed=True)

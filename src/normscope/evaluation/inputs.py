@@ -70,12 +70,12 @@ def row_norms(name: str, z: Values) -> np.ndarray:
     """
     z = embeddings_of(name, z)
     rows = max(1, _CHUNK // z.shape[1])
-    parts = [np.empty(0)]
+    norms = np.empty(len(z))  # small parts would lie between freed chunks, and keep these
     for start in range(0, len(z), rows):
         part = tensor_of(z[start : start + rows]).detach().double()
         # contiguous, so that the same row has the same norm to the last bit however it is kept
-        parts.append(safe_norm(part.contiguous())[:, 0].cpu().numpy())
-    return np.concatenate(parts)
+        norms[start : start + rows] = safe_norm(part.contiguous())[:, 0].cpu().numpy()
+    return norms
 
 
 def embeddings_of(name: str, z: object) -> Values:

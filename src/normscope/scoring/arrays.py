@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,7 @@ class _Blocks(Source):
             for start in range(0, len(part), step):
                 z = _array(part[start : start + step])
                 yield Block(*norms_and_status(z), z)
+                _release(part)
         if found != self.rows:
             got = "more" if found > self.rows else f"{found:,}"
             raise invalid(_NAME, f"{self.rows:,} rows", got, "Give as many as n says.")
@@ -143,6 +145,16 @@ def _check(part: object, d: int | None) -> None:
         raise not_floating(_NAME, str(part.dtype))
     if d not in (None, part.shape[1]):
         raise invalid(_NAME, f"of {d} columns", int(part.shape[1]), "All come from one network.")
+
+
+def _release(part: Values) -> None:
+    """Let go of pages of a mapped file that were read: they would count as memory.
+
+    What was changed in private, and is nowhere else, stays.
+    """
+    mapped = getattr(part, "_mmap", None)
+    if mapped is not None and getattr(part, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _array(part: Values) -> np.ndarray:
