@@ -47,7 +47,7 @@ def test_several_runs_are_compared_on_one_page(runs: Path, capsys) -> None:
     page = runs / "report.html"
     assert capsys.readouterr().out == f"Open {page.resolve().as_uri()}\n"
     text = page.read_text()
-    assert text.count("<img") == 4
+    assert text.count("<img") == 5
     assert '<td class="">second &lt;b&gt;</td>' in text
     assert "None of them was evaluated yet" in text
     assert text.count("normscope train simclr --data digits") == 2

@@ -143,7 +143,7 @@ def test_demo_leaves_one_page_and_a_second_call_trains_nothing(tmp_path: Path) -
     page = (tmp_path / "report.html").read_text()
     assert "SimSiam, rate x 9" in page
     assert "What to do next" in page
-    assert page.count("<img") == 10
+    assert page.count("<img") == 11
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "runs"}
     checkpoints = sorted(tmp_path.rglob("checkpoint.pt"))
     assert len(checkpoints) == 5

@@ -108,7 +108,7 @@ def test_a_run_that_was_not_evaluated_says_how_to(copied) -> None:
     folder = copied("evaluation.json", "gallery.npz", "embeddings.npz")
     text = run_page(folder).render()
     assert f"normscope evaluate {folder} adds the rest" in text
-    assert text.count("<img") == 4
+    assert text.count("<img") == 5
 
 
 def test_human_labels_names_and_alarms_are_shown_and_escaped(copied) -> None:
@@ -134,7 +134,7 @@ def test_human_labels_names_and_alarms_are_shown_and_escaped(copied) -> None:
     with (folder / "metrics.jsonl").open("a") as log:
         log.write(json.dumps({"kind": "alarm", "line": "step 7: <u>too long</u>"}) + "\n")
     text = run_page(folder).render()
-    assert text.count("<img") == 4 + 2 + 3 + 2 + 5  # twenty classes to a figure
+    assert text.count("<img") == 5 + 2 + 3 + 2 + 5  # twenty classes to a figure
     assert "human entropy, nats" in text
     assert "classes &lt;b&gt;class 80&lt;/b&gt; to &lt;b&gt;class 99" in text
     assert "step 7: &lt;u&gt;too long" in text

@@ -18,7 +18,9 @@ SLOW = 3e-4
 # What a remedy aims at: on digits the best of ten rates of SimCLR, SimSiam and BYOL peaked at .005
 # to .008 (benchmarks/rates.py).
 GOOD_ANGLE = 0.007
-# Trainings whose rank fell because of their rate had peaked above this.
+# Below this float32 weights hardly change: an angle says no more than that.
+UNRESOLVED = 1e-8
+# Trainings that collapsed for want of a stop-gradient or negatives peaked at .01 to .027.
 BRISK = 0.05
 # A right angle in fifteen steps. Of the trainings that learned one passed it, at one log point;
 # weights that decay had shrunk stayed above, at .15 to .3.
@@ -30,8 +32,8 @@ GROWN = 10.0
 GROWN_WITH_LOW_RANK = 3.0
 # Between this and its inverse weights are about as they were.
 SHRUNK = 0.7
-# An initialisation has rows of norm .3 to 1.5 (the root mean square over a layer's).
-UNDERSIZED, OVERSIZED = 0.2, 8.0
+# An initialisation has rows of norm .15 to 1.5 (the root mean square over a layer's).
+UNDERSIZED, OVERSIZED = 0.1, 8.0
 # Rows within some two degrees of one direction: the per-channel deviation that SimSiam watches
 # (Chen & He 2021, Figure 2) is then 3 % of that of evenly spread embeddings.
 COLLAPSED = 1 - 1e-3
@@ -89,7 +91,7 @@ def _collapsed(record: Mapping[str, Any], course: Course, power: float) -> Itera
     cosine = record.get("mean_cosine", math.nan)
     if math.isnan(cosine):
         return
-    why = _cause(course, power) or UNSTOPPED
+    why = _cause(course, power) or _too_brisk(course, BRISK) or UNSTOPPED
     if course.first_size < UNDERSIZED:
         why = f"The initial weights are small, with rows of norm {course.first_size:.2g}: biases "
         why += "or a norm's eps outweigh them. Cut them by less."
@@ -117,10 +119,8 @@ def _few_directions(record: Mapping[str, Any], course: Course, power: float) -> 
     rank = record.get("rank", math.nan)
     if math.isnan(rank):
         return
-    why = _cause(course, power)
-    if not why and course.top_angle > BRISK:
-        why = f"Divide the lr by {nice(course.top_angle / GOOD_ANGLE)}."
-    why = why or f"The layers turn at a usual rate. {UNSTOPPED}"
+    why = _cause(course, power) or _too_brisk(course, 2 * GOOD_ANGLE)
+    why = why or "Lower the lr, or stop the gradient on one side of the loss."
     line = f"embeddings lie near one line, their RankMe is {rank:.2f}. {why}"
     holds = rank < LINE
     if not holds:
@@ -139,6 +139,8 @@ def _too_slow(record: Mapping[str, Any], course: Course) -> Iterator[Sign]:  # n
     if course.first_size > OVERSIZED:
         size = f"The initial weights are large, with rows of norm {course.first_size:.3g}: "
         advice = f"{size}cut them by {nice(course.first_size)} (cut_init_)."
+    elif course.top_angle < UNRESOLVED:
+        advice = "Raise the lr by orders of magnitude."
     else:
         cut = f"under SGD cut the initial weights by {nice(times**0.5)} (cut_init_)"
         advice = f"Raise the lr {nice(times)} times, or {cut}."
@@ -169,12 +171,22 @@ def _cause(course: Course, power: float) -> str:
     """The remedy, if the weights show why; else nothing."""
     if course.growth > GROWN_WITH_LOW_RANK:
         share = ' GradScale removes the brake: take of="share".' if power > 0 else ""
-        return f"Start again with the lr divided by {nice(min(course.growth, 100.0))}.{share}"
+        least = nice(min(course.growth, 100.0))
+        return f"Start again with the lr divided by at least {least}; range_test says more.{share}"
     if course.growth < SHRUNK:
         return "Weight decay has shrunk the weights, which turn the faster: lower it."
     if course.wild:
         return f"Divide the lr by {nice(course.angle / GOOD_ANGLE)}."
     return ""
+
+
+def _too_brisk(course: Course, angle: float) -> str:
+    """The remedy, if layers have turned by more than an angle per step; else nothing."""
+    if course.top_angle <= angle:
+        return ""
+    return f"Layers turned by up to {course.top_angle:.2g} rad per step: divide the lr by " + (
+        f"{nice(course.top_angle / GOOD_ANGLE)}."
+    )
 
 
 def nice(x: float) -> str:

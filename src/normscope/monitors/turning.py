@@ -25,7 +25,7 @@ class Turned(NamedTuple):
         Returns:
             `rad_per_step`, the median over the layers, and `rad_per_step_by_layer`;
             `steps_between` the log points; `weight_size`, the median root mean square of a row's
-            norm, some .3 to 1.5 in usual initialisations, and `weight_growth`, the median of a
+            norm, some .15 to 1.5 in usual initialisations, and `weight_growth`, the median of a
             layer's norm over its norm at the start.
         """
         angles, sizes, first = self.numbers.double().tolist()
