@@ -301,6 +301,15 @@ def test_normalised_rows_against_a_raw_reference_are_refused(trust) -> None:
         quiet(sampled(500, 0)[0], known_bad=unit)
 
 
+def test_raw_rows_whose_norms_hardly_vary_are_scored() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 8))
+    z *= (1 + 0.0012 * rng.normal(size=(400, 1))) / np.linalg.norm(z, axis=1, keepdims=True)
+    norm = ns.NormConfidence.fit(z)
+    few = z[np.argsort(np.linalg.norm(z, axis=1))[40:280]]  # whose norms vary by less than z's
+    assert np.isfinite(norm.score(few)).all()
+
+
 def test_a_normalised_reference_is_read_by_direction_alone_and_said_to_be() -> None:
     z, _ = sampled(800, 0)
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)

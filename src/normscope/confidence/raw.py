@@ -6,18 +6,23 @@ import numpy as np
 
 from normscope._checks import invalid
 
-RAW = 1e-3  # std / mean of norms: of normalised rows, rounding gives 3e-4 in half precision
+RAW = 1e-3  # least std / mean of a raw reference's norms
+_ROUNDED = 5e-4  # most of normalised rows: rounding gives 3e-4 in half precision
 WAY_OUT = "Keep the model's raw output; in sentence-transformers, leave out its Normalize module."
 
-_MANY = 20  # rows that differ, and share one norm to `RAW`
-_SOME = 5  # rows whose norms are one to `RAW`
+_MANY = 20  # rows that differ, and share one norm to `_ROUNDED`
+_SOME = 5  # rows whose norms are one to `_ROUNDED`
 _ROUNDING = 5e-7  # how far from one a norm is that was set to one in single precision
 
 
 def alike(norms: np.ndarray) -> bool:
-    """Whether all norms, (n,), finite and above zero, are one number."""
+    """Whether all norms of a reference, (n,), finite and above zero, are one number."""
+    return _spread(norms) < RAW
+
+
+def _spread(norms: np.ndarray) -> float:
     scaled = norms / norms.max()  # whose squares do not overflow
-    return bool(scaled.std() < RAW * scaled.mean())
+    return float(scaled.std() / scaled.mean())
 
 
 def normalised(norms: np.ndarray) -> bool:
@@ -32,10 +37,10 @@ def normalised(norms: np.ndarray) -> bool:
     off = np.abs(known - 1)
     if len(known) == 0:
         return False
-    if (off < _ROUNDING).all() or (len(known) >= _SOME and (off < RAW).all()):
+    if (off < _ROUNDING).all() or (len(known) >= _SOME and (off < _ROUNDED).all()):
         return True
     # copies of one row share its norm exactly
-    return len(known) >= _MANY and len(np.unique(known)) > 1 and alike(known)
+    return len(known) >= _MANY and len(np.unique(known)) > 1 and _spread(known) < _ROUNDED
 
 
 def check_not_normalised(name: str, norms: np.ndarray) -> None:
