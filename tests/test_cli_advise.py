@@ -14,7 +14,8 @@ def test_advise_prints_one_line_and_draws_a_figure(tmp_path: Path) -> None:
     png = tmp_path / "new" / "range.png"
     done = normscope("advise", "simsiam", "--epochs", 20, "--device", "cpu", "--out", png)
     assert done.returncode == 0, done.stderr
-    said = r"raise the lr ([\d.]+) times \(or cut by [\d.]+\), to .*: --lr ([\d.]+), or --cut .*\n"
+    said = r"raise the lr ([\d.]+) times \(or cut by [\d.]+\), to .*: "
+    said += r"--lr ([\d.]+) \(for 256 images\), or --cut .*\n"
     found = re.fullmatch(said, done.stdout)
     assert found, done.stdout
     # the best of a grid is 8 times the recipe's .12: benchmarks/rates.py
@@ -31,6 +32,8 @@ def test_advise_prints_one_line_and_draws_a_figure(tmp_path: Path) -> None:
         (["simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
         (["simclr", "--out", "range.pdf"], "--out must end in .png, got 'range.pdf'"),
         (["simclr", "--steps", "3"], "steps must be an integer of at least 36, got 3"),
+        (["simclr", "--steps", "40"], "steps must be enough to reach an lr that is too high"),
+        (["simclr", "--optimizer", "angular"], "Its lr is the angle: try 0.01 to 0.1."),
         (["simclr", "--batch", "4096"], "batch must be at most the 1347"),
         (["simclr", "--out", "/proc/no/range.png"], "--out must be writable, got '/proc/no'"),
     ],

@@ -67,7 +67,9 @@ def advise(
     from normscope.report import save_range_figure  # slow to import
 
     save_range_figure(found, png)
-    line = f"{found.advice}: --lr {spec.lr * found.factor:.2g}"
+    line = found.advice
+    if not found.keeps:
+        line += f": --lr {spec.lr * found.factor:.2g} (for 256 images)"
     if found.cut > 1:
         line += f", or --cut {spec.cut * found.cut:.2g}"
     out.print(f"{line}. {png}", markup=False, highlight=False, soft_wrap=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from normscope import data
+from normscope._checks import invalid
 from normscope.augment import PRESETS
 from normscope.data import Batch
 from normscope.engine.compose import build
@@ -21,6 +22,7 @@ from normscope.engine.spec import RunSpec
 from normscope.engine.step import Step
 from normscope.engine.tuning import tuned
 from normscope.monitors import RangeTest, range_test
+from normscope.optim import OPTIMIZERS
 
 
 def advise(
@@ -44,10 +46,13 @@ def advise(
         steps: at most.
         progress: is told the number of steps done, and `steps`.
 
-    >>> found = advise(RunSpec(method="simsiam", epochs=20), device="cpu", steps=40)
-    >>> len(found.lrs)
-    40
+    >>> spec = RunSpec(method="simsiam", epochs=20, lr=3.0)
+    >>> advise(spec, device="cpu", steps=330).factor < 1
+    True
     """
+    if OPTIMIZERS[spec.optimizer].is_angle:
+        advice = "Its lr is the angle: try 0.01 to 0.1."
+        raise invalid("optimizer", "one whose angle is to be found", spec.optimizer, advice)
     if images is None:
         images = data.load(spec.data, data_root)
     plan = Plan(spec, len(images.train.labels))

@@ -70,16 +70,23 @@ class RangeTest:
         return self.advised.lr / self.lr
 
     @property
+    def keeps(self) -> bool:
+        """Whether the rate is right as it is, to a factor of 1.5."""
+        return 1 / _AS_IT_IS < self.factor < _AS_IT_IS
+
+    @property
     def cut(self) -> float:
         """The cut that acts alike on weights that a normalisation follows; 1 if none does."""
-        return self.factor**0.5 if self.cuts and self.factor > 1 else 1.0
+        return self.factor**0.5 if self.cuts and self.factor > 1 and not self.keeps else 1.0
 
     @property
     def advice(self) -> str:
         """One line."""
-        if 1 / _AS_IT_IS < self.factor < _AS_IT_IS:
+        if self.keeps:
             return f"keep the lr: {self.lr:.2g} is right to a factor of {_AS_IT_IS:g}"
         to = f"to {self.advised.lr:.2g}, for {self.advised.angle:.1g} rad per step"
+        if self.advised.angle < GOOD_ANGLE / _AS_IT_IS:
+            to += ", a third of the last stable lr"
         if self.factor < 1:
             return f"lower the lr {nice(1 / self.factor)} times, {to}"
         cut = f" (or cut by {nice(self.cut)})" if self.cuts else ""
@@ -115,7 +122,8 @@ def range_test(
         progress: is told the number of steps done, and `steps`.
 
     Raises:
-        ValueError: if the first loss is not finite, or no layer turns.
+        ValueError: if the first loss is not finite, no layer turns, or there are too few steps for
+            a rate that is high enough.
 
     >>> net = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.Linear(32, 4))
     >>> optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9)
@@ -171,7 +179,11 @@ def range_test(
                 progress(n + 1, steps)
             if _broken(way):
                 break
-    return _found(way, lr, cuts=isinstance(optimizer, torch.optim.SGD))
+    ended = _broken(way)
+    if not ended and statistics.median(a for *_, a, _ in way[-_WIDTH:]) < GOOD_ANGLE:
+        advice = f"They ended at an lr of {lr * way[-1][0]:.2g}. Usual: 600."
+        raise invalid("steps", "enough to reach an lr that is too high", steps, advice)
+    return _found(way, lr, ended=ended, cuts=isinstance(optimizer, torch.optim.SGD))
 
 
 def _broken(way: list[tuple[float, float, float, float]]) -> bool:
@@ -182,7 +194,10 @@ def _broken(way: list[tuple[float, float, float, float]]) -> bool:
     return len(way) >= _WIDTH and statistics.median(a for *_, a, _ in way[-_WIDTH:]) > WILD
 
 
-def _found(way: list[tuple[float, float, float, float]], lr: float, *, cuts: bool) -> RangeTest:
+def _found(
+    way: list[tuple[float, float, float, float]], lr: float, *, ended: bool, cuts: bool
+) -> RangeTest:
+    """What the way up says; `ended` if it broke, so that its last place is an end of stability."""
     way = [point for point in way if math.isfinite(point[1]) and math.isfinite(point[2])]
     lrs = [lr * factor for factor, *_ in way]
     tried = [loss for _, loss, _, _ in way]
@@ -194,6 +209,8 @@ def _found(way: list[tuple[float, float, float, float]], lr: float, *, cuts: boo
     good = next((i for i, a in enumerate(angles) if a >= GOOD_ANGLE), len(angles) - 1)
     most = lrs[last] / _MARGIN
     near = min(range(len(lrs)), key=lambda i: abs(math.log(lrs[i] / most)))
+    if not ended and last + 1 == len(lrs):
+        near = last  # no limit was met
 
     def point(i: int) -> Point:
         return Point(lrs[i], angles[i])
