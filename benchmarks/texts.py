@@ -257,10 +257,10 @@ def minilm() -> Callable[[list[str]], np.ndarray]:
 
 def wordllama() -> Callable[[list[str]], np.ndarray]:
     """Wordllama's mean of token vectors, not normalised."""
-    import wordllama as package
+    import wordllama as package  # pyright: ignore[reportMissingImports]
 
     # it looks for its own tokenizer below a folder of another name, but finds it in a cache
-    home = Path(package.__file__).parent
+    home = Path(str(package.__file__)).parent
     model = package.WordLlama.load(cache_dir=home, disable_download=True)
     return lambda rows: np.asarray(model.embed(rows))
 

@@ -141,7 +141,7 @@ def by_known_bad(sets: Sets) -> Way:
 
 def cleanlab_features(sets: Sets) -> Way:
     """Cleanlab's OutOfDistribution on embeddings."""
-    from cleanlab.outlier import OutOfDistribution
+    from cleanlab.outlier import OutOfDistribution  # pyright: ignore[reportMissingImports]
 
     found = OutOfDistribution()
     found.fit(features=sets.reference.z, verbose=False)
@@ -158,7 +158,7 @@ def votes(sets: Sets, z: np.ndarray) -> np.ndarray:
 
 def cleanlab_votes(sets: Sets) -> Way:
     """Cleanlab's OutOfDistribution on the votes of scikit-learn's neighbours."""
-    from cleanlab.outlier import OutOfDistribution
+    from cleanlab.outlier import OutOfDistribution  # pyright: ignore[reportMissingImports]
 
     found = OutOfDistribution()
     # without its own row a vote is honest
