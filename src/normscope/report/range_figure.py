@@ -22,7 +22,7 @@ def range_figure(found: RangeTest) -> Figure:
     ...     loss = net(torch.ones(8, 4)).square().mean()
     ...     loss.backward()
     ...     return loss
-    >>> len(range_figure(range_test(step, optimizer, net, steps=50)).axes)
+    >>> len(range_figure(range_test(step, optimizer, net)).axes)
     2
     """
     places = {
