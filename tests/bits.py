@@ -11,6 +11,7 @@ def contents(folder: Path) -> tuple[dict[str, torch.Tensor], bytes]:
     run = RunFolder(folder)
     state = torch.load(run.checkpoint, weights_only=True, map_location="cpu")
     flat = {f"method.{k}": v for k, v in state["method"].items()}
+    flat |= {f"average.{k}": v for k, v in state["average"].items()}
     for index, values in state["optimizer"]["state"].items():
         flat |= {f"optimizer.{index}.{k}": v for k, v in values.items() if v is not None}
     return flat, run.metrics.read_bytes()

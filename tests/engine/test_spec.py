@@ -65,6 +65,8 @@ def test_a_new_field_cannot_rename_stored_runs_by_accident() -> None:
         "grad_scale_of",
         "scalar_lr",
         "orthogonal",
+        "small_views",
+        "average",
     }
 
 

@@ -23,6 +23,7 @@ def save(
     progress: dict[str, Any],
     *,
     gradients: bool,
+    average: Method | None = None,
 ) -> None:
     """Write a checkpoint.
 
@@ -34,6 +35,7 @@ def save(
         progress: plain values and tensors of the loop.
         gradients: whether to save gradients that the optimizer has not used yet, as when a sum
             crosses an epoch's end.
+        average: the network of averaged weights, if the run has one.
     """
     waiting = {
         name: p.grad for name, p in method.named_parameters() if gradients and p.grad is not None
@@ -43,6 +45,7 @@ def save(
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
         "gradients": waiting,
+        "average": average.state_dict() if average else {},
         "progress": progress,
     }
     with whole_file(path) as partial, partial.open("wb") as f:
@@ -72,6 +75,7 @@ def load(path: Path, spec: RunSpec) -> dict[str, Any]:
     return state
 
 
+# a checkpoint by an earlier version has no average
 _KEYS = {"spec_hash", "method", "optimizer", "gradients", "progress"}
 
 
@@ -91,11 +95,11 @@ def restore_(
     return state["progress"]
 
 
-def load_weights_(state: dict[str, Any], method: Method) -> None:
-    """Restore the network's weights."""
+def load_weights_(state: dict[str, Any], method: Method, part: str = "method") -> None:
+    """Restore the network's weights, or with the part `"average"` their average."""
     try:
-        method.load_state_dict(state["method"])
-    except (RuntimeError, TypeError, AttributeError) as error:
+        method.load_state_dict(state[part])
+    except (RuntimeError, TypeError, AttributeError, KeyError) as error:
         advice = "If it was edited, remove the folder and train again."
         got = " ".join(str(error).split())[:200]
         raise invalid("checkpoint", "of this run's network", got, advice) from None

@@ -91,7 +91,7 @@ def _evaluated(
     run.check_data(images.checksum)
     state = checkpoint.load(run.checkpoint, spec)
     method = build(spec, side=images.side)
-    checkpoint.load_weights_(state, method)
+    checkpoint.load_weights_(state, method, "average" if spec.average else "method")
     method.to(device)
 
     def features(split: data.Split) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from normscope._kernels import runs_kernels
 from normscope.augment import PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
+from normscope.engine.average import Average
 from normscope.engine.compose import build, invariant_names
 from normscope.engine.encoder_file import EncoderConfig, write_encoder
 from normscope.engine.evaluate import knn_and_norm
@@ -26,7 +27,7 @@ from normscope.engine.optimizers import optimizer_for, set_lr_
 from normscope.engine.plan import Plan
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
-from normscope.engine.step import step_for
+from normscope.engine.step import Step, step_for
 from normscope.engine.telemetry import Telemetry
 from normscope.engine.waiting import Waiting
 from normscope.methods import Method
@@ -81,15 +82,16 @@ class Loop:
         method.to(fabric.device)
         self.method = cast(Method, synchronised(method)) if processes > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.average = Average(self.method, spec.average) if spec.average else None
         self.optimizer = optimizer_for(method, spec)
         kernels = isinstance(method.backbone, ResNet) and runs_kernels(fabric.device)
         if fabric.device.type == "cuda" and not (kernels and processes == 1):
             for part in self.method.children():
                 part.compile()
         wrapped, self.wrapped_optimizer = fabric.setup(self.method, self.optimizer)
-        share = spec.accumulate if spec.accumulation == "mean" else 1
-        self.step = step_for(fabric, wrapped, PRESETS[spec.augmentation](images.side), share=share)
+        self._wrapped, self._augment = wrapped, PRESETS[spec.augmentation](images.side)
         self.progress = Progress()
+        self.step = self._step_of_epoch()
         self.telemetry: Telemetry | None = None
         if fabric.is_global_zero:
             parameters = dict(self.method.named_parameters())
@@ -115,6 +117,7 @@ class Loop:
             batches = self.waiting.through(self.train_images.batches(epochs))
             for _ in range(first, last):
                 self.method.train()
+                self.step = self._step_of_epoch()
                 self._clock = time.perf_counter()
                 for batch in islice(batches, plan.micros - progress.micro):
                     # views, loss and gradients of a micro-batch
@@ -134,12 +137,28 @@ class Loop:
                     self.step.update(self.wrapped_optimizer)
                     progress.step += 1
                     self.method.after_step(progress.step / plan.all_steps)
+                    if self.average:
+                        self.average.follow()
                     if logs:
                         self._log_point(lr)
                     if self._asked_to_stop(interrupts):
                         self._stop(interrupts)
                     self._save_if_due()
                 self._end_epoch(evaluates=progress.epoch + 1 == last)
+
+    def _step_of_epoch(self) -> Step:
+        """The step for the size of this epoch's views: the last epoch's, or a new one."""
+        size, spec = self.plan.view_side(self.progress.epoch, self.side), self.spec
+        if self._augment.size == size and hasattr(self, "step"):
+            return self.step
+        self._augment = replace(self._augment, size=size)
+        share = spec.accumulate if spec.accumulation == "mean" else 1
+        return step_for(self.fabric, self._wrapped, self._augment, share=share)
+
+    @property
+    def _kept(self) -> Method:
+        """The network that is evaluated and written: the averaged one, if there is one."""
+        return self.average.network if self.average else self.method
 
     def _log_point(self, lr: float) -> None:
         progress = self.progress
@@ -158,7 +177,7 @@ class Loop:
         if evaluates:
             if self.fabric.is_global_zero:  # not in bfloat16, whose noise can outweigh features
                 splits = self.train_images, self.test_images
-                numbers |= knn_and_norm(self.method, *splits, k=self.spec.knn_k)
+                numbers |= knn_and_norm(self._kept, *splits, k=self.spec.knn_k)
             self.fabric.barrier()
         if self.telemetry:
             self.telemetry.flush()
@@ -216,7 +235,8 @@ class Loop:
             self.progress.metrics_size = self.telemetry.size()
             values = vars(self.progress) | {"monitor": self.telemetry.monitor.state_dict()}
             network = (self.method, self.optimizer)
-            keep = {"gradients": self.step.waiting}
+            average = self.average.network if self.average else None
+            keep = {"gradients": self.step.waiting, "average": average}
             checkpoint.save(self.run.checkpoint, self.spec, *network, values, **keep)
         self._saved, self._clock = time.monotonic(), time.perf_counter()
 
@@ -225,13 +245,16 @@ class Loop:
         if self.run.checkpoint.exists():
             state = checkpoint.load(self.run.checkpoint, self.spec)
             values = checkpoint.restore_(state, self.method, self.optimizer)
-            self.step.waiting = bool(state["gradients"])
+            if self.average:
+                checkpoint.load_weights_(state, self.average.network, "average")
             monitor = values.pop("monitor")
             if self.telemetry:
                 self.telemetry.monitor.load_state_dict(monitor)
                 self.telemetry.check_metrics(values["metrics_size"])
             losses = [loss.to(self.fabric.device) for loss in values.pop("losses")]
             self.progress = Progress(losses=losses, **values)
+            self.step = self._step_of_epoch()
+            self.step.waiting = bool(state["gradients"])
         if self.telemetry:
             self.telemetry.open(size=self.progress.metrics_size, step=self.progress.step)
 
@@ -242,7 +265,7 @@ class Loop:
 
     def finish(self) -> RunResult:
         """Write the network's weights; return the run's result."""
-        write_encoder(self.run.path, self.method, EncoderConfig.of(self.spec, side=self.side))
+        write_encoder(self.run.path, self._kept, EncoderConfig.of(self.spec, side=self.side))
         return RunResult(
             spec=self.spec,
             folder=self.run.path,

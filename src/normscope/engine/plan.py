@@ -65,6 +65,10 @@ class Plan:
         """Optimizer steps of the run."""
         return self.spec.epochs * self.steps
 
+    def view_side(self, epoch: int, side: int) -> int:
+        """The side of the views of an epoch, counted from 0, for images of a side."""
+        return side * 3 // 4 if epoch < self.spec.small_views * self.spec.epochs else side
+
     def next_evaluation(self, epoch: int) -> int:
         """The next epoch after which networks are evaluated: 1, 2, 4, 8, ... or the last."""
         return min(1 << epoch.bit_length(), self.spec.epochs)

@@ -75,6 +75,7 @@ def check_settings(spec: RunSpec) -> None:
     if OPTIMIZERS[spec.optimizer].is_angle and spec.weight_decay:
         advice = "Its steps keep the weights' norms."
         raise invalid("weight_decay", f"0 with {spec.optimizer}", spec.weight_decay, advice)
+    _check_views(spec)
     if spec.batch % spec.accumulate:
         advice = "All micro-batches have one size."
         raise invalid("accumulate", f"a divisor of batch {spec.batch}", spec.accumulate, advice)
@@ -82,6 +83,22 @@ def check_settings(spec: RunSpec) -> None:
         advice = "A micro-batch of one image has no negative and no statistics."
         raise invalid("accumulate", f"below batch {spec.batch}", spec.accumulate, advice)
     _check_options(METHODS[spec.method], spec.options)
+
+
+def _check_views(spec: RunSpec) -> None:
+    """Refuse small views where the network or the step cannot change their size."""
+    if not spec.small_views:
+        return
+    if spec.small_views > 1:
+        raise invalid(
+            "small_views", "a share of the run, at most 1", spec.small_views, "Usual: 0.5."
+        )
+    if spec.net.startswith("vit"):
+        advice = "A transformer's positions are those of one size."
+        raise invalid("small_views", f"0 with {spec.net}", spec.small_views, advice)
+    if spec.accumulation == "sum":
+        advice = "Gradients left over at an epoch's end belong to one size of views."
+        raise invalid("small_views", "0 with summed micro-batches", spec.small_views, advice)
 
 
 def _check_options(method: type[Method], options: Mapping[str, Any]) -> None:

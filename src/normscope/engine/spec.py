@@ -74,6 +74,10 @@ class RunSpec:
     grad_scale: float = _setting(0.0, "GradScale's power; 0 is none; divides lr by 6")
     grad_scale_of: NormOf = _setting("each", "whose norm: each, mean, or share (lr stays)")
     augmentation: str = _setting(BY_RECIPE, ", ".join(PRESETS), among=PRESETS)
+    small_views: float = _setting(0.0, "first share of the run, with views of 3/4 side", least=0)
+    average: float = _setting(
+        0.0, "momentum of averaged weights, to keep; 0: none", least=0, below=1
+    )
     options: Mapping[str, Any] = _setting(BY_RECIPE, 'the method\'s own, {"temperature": 0.2}')
     knn_k: int = _setting(BY_RECIPE, "neighbours in the kNN", least=1)
     # 64 bits are for comparing runs: no growth is logged
