@@ -33,10 +33,14 @@ RATE = 1e-3
 
 def ways(device: str) -> dict[str, tuple[bool, Make]]:
     """By name: whether it takes matrices alone, and how it is made."""
-    lr = torch.tensor(RATE, device=device) if device == "cuda" else RATE
+    on_gpu = device == "cuda"
+    lr = torch.tensor(RATE, device=device) if on_gpu else RATE
     found: dict[str, tuple[bool, Make]] = {
         "SGD": (False, lambda p: torch.optim.SGD(p, lr=RATE, momentum=0.9, fused=True)),
-        "AdamW": (False, lambda p: torch.optim.AdamW(p, lr=lr, fused=True)),
+        "AdamW": (
+            False,
+            lambda p: torch.optim.AdamW(p, lr=lr, fused=True, capturable=device == "cuda"),
+        ),
         "LARS": (False, lambda p: LARS(p, lr=RATE)),
         "AngularSGD": (False, lambda p: AngularSGD(p, lr=lr)),
         "AngularSGD, orthogonal=False": (False, lambda p: AngularSGD(p, lr=lr, orthogonal=False)),
@@ -66,7 +70,11 @@ def stepper(make: Make, net: str, device: str, *, matrices: bool) -> Callable[[]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         optimizer.step()
-    return graph.replay
+
+    def replay(_: object = optimizer) -> None:  # a graph does not keep what it works on
+        graph.replay()
+
+    return replay
 
 
 def _matrix(p: Tensor) -> Tensor:

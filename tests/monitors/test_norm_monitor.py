@@ -298,6 +298,6 @@ def test_observe_never_makes_the_host_wait(shape, dtype) -> None:
     on_cpu.observe(z.cpu(), lr=0.1, targets=t.cpu(), labels=labels.cpu(), grad=t.cpu())
     expected = on_cpu.summary()
     for name, value in expected.items():
-        if name not in ("step", "rank"):
+        if name not in ("step", "rank", "rank_limit"):  # the rank comes later
             assert records[0][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
     assert records[2]["rank"] == pytest.approx(expected["rank"], rel=1e-5)

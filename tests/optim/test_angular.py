@@ -292,6 +292,7 @@ def test_what_it_can_not_do_is_refused() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_step_never_waits_for_the_gpu_and_can_be_recorded() -> None:
     nets = [network().cuda() for _ in range(2)]
     optimizers = [AngularSGD(net.parameters(), lr=torch.tensor(0.1, device="cuda")) for net in nets]

@@ -54,6 +54,15 @@ def test_settings_are_chosen_on_images_that_the_table_does_not_judge() -> None:
         assert [run["lr"] for run in cell.runs] == [lr, lr]
 
 
+def test_one_more_rate_is_tried_beyond_a_best_rate_at_the_edge() -> None:
+    sweep = FakeSweep(lambda spec: min(spec.lr, 0.9) if spec.optimizer == "sgd" else knn_of(spec))
+    tuning = angular.run("small", 0, 2, sweep).data["tuning"]["simsiam"]
+    rates = sorted({one["lr"] for one, _ in tuning[angular.SGD]})
+    assert rates == [0.12, 0.36, 1.08, 3.24]  # three times the highest
+    assert len(tuning[angular.SGD]) == 8  # with either decay
+    assert [one["lr"] for one, _ in tuning[angular.ANGULAR]] == list(angular.ANGLES)
+
+
 def test_every_arm_and_method_is_compared_at_paper_scale() -> None:
     table = RunTable.of(angular.run("paper", 0, 2, FakeSweep(knn_of)))
     for method in ("SimCLR", "SimSiam", "BYOL", "MoCo v2"):

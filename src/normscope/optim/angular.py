@@ -3,7 +3,8 @@ r"""Steps of a known angle: each turns a weight by `lr` radians, and keeps its n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from normscope.optim.newton_schulz import orthogonalised
 
 _RIGHT_ANGLE = math.pi / 2
 _USUAL = "Usual: 0.02."
+_LANES = 5  # streams on a GPU
 
 
 def angular(
@@ -93,7 +95,12 @@ class AngularSGD(torch.optim.Optimizer):
             "scalar_lr": scalar_lr,
             "foreach": foreach,
         }
+        self._streams: list[torch.cuda.Stream] = []
         super().__init__(params, defaults)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the streams, which can't be copied."""
+        return {**super().__getstate__(), "_streams": []}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, whose settings are checked."""
@@ -121,8 +128,11 @@ class AngularSGD(torch.optim.Optimizer):
                 self._prepare(p)
             _plain_steps_([p for p in with_grad if p.ndim < 2], self.state, group)
             matrices = [p for p in with_grad if p.ndim > 1]
-            for alike in _batches(matrices, apart=group["foreach"] is False):
-                _turn_(alike, [self.state[p] for p in alike], group)
+            batches = _batches(matrices, apart=group["foreach"] is False)
+            with self._lanes(batches) as lanes:
+                for alike, lane in zip(batches, lanes, strict=True):
+                    with lane:
+                        _turn_(alike, [self.state[p] for p in alike], group)
         return loss
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -140,6 +150,26 @@ class AngularSGD(torch.optim.Optimizer):
             if i in saved:
                 self.state[p] = {k: v.to(p.device, copy=True) for k, v in saved[i].items()}
 
+    @contextmanager
+    def _lanes(self, batches: Sequence[list[Tensor]]) -> Iterator[list[AbstractContextManager]]:
+        """Where each batch is computed: on a GPU side by side, the first, largest one alone.
+
+        Each kernel of a small batch takes longer to launch than to run.
+        """
+        if not batches or not batches[0][0].is_cuda:
+            yield [nullcontext() for _ in batches]
+            return
+        device = batches[0][0].device
+        if not self._streams:
+            self._streams = [torch.cuda.Stream(device) for _ in range(_LANES)]
+        here = torch.cuda.current_stream(device)
+        for stream in self._streams:
+            stream.wait_stream(here)
+        places = [0 if i == 0 else 1 + i % (_LANES - 1) for i in range(len(batches))]
+        yield [torch.cuda.stream(self._streams[place]) for place in places]
+        for stream in self._streams:
+            here.wait_stream(stream)
+
     def _prepare(self, p: Tensor) -> None:
         state = self.state[p]
         if state:
@@ -150,14 +180,14 @@ class AngularSGD(torch.optim.Optimizer):
             state["norm"] = torch.linalg.vector_norm(p, dtype=wide)
 
 
-def _batches(matrices: list[Tensor], *, apart: bool) -> Iterable[list[Tensor]]:
-    """Those of one shape, dtype and device together, or each apart."""
+def _batches(matrices: list[Tensor], *, apart: bool) -> list[list[Tensor]]:
+    """Those of one shape, dtype and device together, or each apart; the largest first."""
     if apart:
         return [[p] for p in matrices]
     alike: dict[Any, list[Tensor]] = {}
     for p in matrices:
         alike.setdefault((p.shape, p.stride(), p.dtype, p.device), []).append(p)
-    return alike.values()
+    return sorted(alike.values(), key=lambda batch: -len(batch) * batch[0].numel())
 
 
 def _plain_steps_(params: list[Tensor], state: Mapping[Any, Any], group: Group) -> None:
@@ -186,13 +216,11 @@ def _turn_(params: list[Tensor], states: list[dict[str, Tensor]], group: Group) 
     v = torch.stack(velocities).flatten(2)  # k rows columns
     w = torch.stack(ours).flatten(2).to(wide)
     norm = torch.stack([state["norm"] for state in states])[:, None, None]
-    d = orthogonalised(v) if group["orthogonal"] else v
+    d = orthogonalised(v).where(norm > 0, v) if group["orthogonal"] else v
     moves = torch.stack(torch._foreach_norm(grads)) != 0  # pyright: ignore
-    turned = _turned(w, d, norm, group["lr"], moves[:, None, None])
-    # a weight that is zero has no direction: plain SGD, until the end
-    plain = w - v * (_scalar_rate(group) / (1 - group["momentum"]))
-    turned = torch.where(norm > 0, turned, plain).unflatten(2, ours[0].shape[1:])
-    torch._foreach_copy_(ours, list(turned.unbind()))  # pyright: ignore
+    plain = _scalar_rate(group) / (1 - group["momentum"])
+    turned = _turned(w, d, norm, group["lr"], moves[:, None, None], plain)
+    torch._foreach_copy_(ours, list(turned.unflatten(2, ours[0].shape[1:]).unbind()))  # pyright: ignore
 
 
 def _order(p: Tensor) -> list[int]:
@@ -201,19 +229,32 @@ def _order(p: Tensor) -> list[int]:
     return [0, 2, 3, 1] if last else list(range(p.ndim))
 
 
-def _turned(w: Tensor, d: Tensor, norm: Tensor, angle: float | Tensor, moves: Tensor) -> Tensor:
-    r"""$\|w_0\| (\cos\gamma \hat w - \sin\gamma \hat d_\perp)$, without building $d_\perp$."""
+def _turned(
+    w: Tensor,
+    d: Tensor,
+    norm: Tensor,
+    angle: float | Tensor,
+    moves: Tensor,
+    plain: float | Tensor,
+) -> Tensor:
+    r"""$\|w_0\| (\cos\gamma \hat w - \sin\gamma \hat d_\perp)$, without building $d_\perp$.
+
+    A weight that was zero has no direction: a plain step at the rate `plain`, until the end.
+    """
     over = {"dim": (1, 2), "keepdim": True}
     along = (w * d).sum(**over)
-    w_square, d_square = w.square().sum(**over), d.square().sum(dtype=w.dtype, **over)
+    w_square = torch.linalg.vector_norm(w, **over).square()
+    d_square = torch.linalg.vector_norm(d, **over).square()
     # |d_perp|^2 = |d|^2 - (d.w)^2 / |w|^2; rounding leaves 1e-6 of it where d is along w
     apart = d_square - along.square() / w_square
     # a NaN is neither zero nor small, so that it shows in the weights
-    moves = moves & ~(apart <= 1e-6 * d_square)
+    turns = moves & ~(apart <= 1e-6 * d_square)
     cos, sin = (angle.cos(), angle.sin()) if isinstance(angle, Tensor) else _of(angle)
-    per_d = torch.where(moves, sin * norm / apart.sqrt(), 0.0)
-    per_w = torch.where(moves, cos * norm / w_square.sqrt() + per_d * along / w_square, 1.0)
-    return per_w * w - per_d * d
+    per_d = torch.where(turns, sin * norm / apart.sqrt(), 0.0)
+    per_w = torch.where(turns, cos * norm / w_square.sqrt() + per_d * along / w_square, 1.0)
+    has_direction = norm > 0
+    per_d, per_w = per_d.where(has_direction, plain), per_w.where(has_direction, 1.0)
+    return torch.addcmul(per_w * w, per_d, d, value=-1)
 
 
 def _of(angle: float) -> tuple[float, float]:
