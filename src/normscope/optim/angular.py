@@ -173,7 +173,7 @@ class AngularSGD(torch.optim.Optimizer):
     def _lanes(
         self, jobs: int, params: Sequence[Tensor]
     ) -> Iterator[list[AbstractContextManager[object]]]:
-        """Where each job is done: on a GPU side by side, the first, largest one alone.
+        """Where each job is done: on a GPU side by side, the first, largest one alone and urgent.
 
         Each kernel of a small job takes longer to launch than to run.
         """
@@ -182,7 +182,8 @@ class AngularSGD(torch.optim.Optimizer):
             return
         device = params[0].device
         if not self._streams:
-            self._streams = [torch.cuda.Stream(device) for _ in range(_LANES)]
+            priorities = [-1] + [0] * (_LANES - 1)  # the lower, the sooner
+            self._streams = [torch.cuda.Stream(device, priority=p) for p in priorities]
         here = torch.cuda.current_stream(device)
         for stream in self._streams:
             stream.wait_stream(here)

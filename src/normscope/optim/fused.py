@@ -66,18 +66,18 @@ class Turns:
         # numbers in a launch, unlike a copy of theirs, may be new in each step that is recorded
         self._table = torch.zeros(len(lines), dtype=torch.int64, device=device)
         torch._foreach_add_(list(self._table.unbind()), lines)  # pyright: ignore
-        self._kept = (w, v, g, norms)  # while kernels have their addresses alone
+        self._w, self._others = w, (v, g, norms)  # kept: kernels have their addresses alone
         self._k, self._blocks = len(w), first
         self._width = max(16, triton.next_power_of_2(self._k))
         self._parts = torch.empty(3, self._blocks, device=device)
         self._found = torch.empty(4, self._k, device=device)
 
-        total = sum(len(batch) * m * n for batch, m, n in batches)
-        dtype = torch.bfloat16 if w[0].is_cuda else torch.float32
-        self._x = torch.zeros(total, dtype=dtype, device=device)
-        y = torch.empty_like(self._x)
         shapes = [(len(batch), m, n) for batch, m, n in batches]
         pieces = [k * m * n for k, m, n in shapes]
+        dtype = torch.bfloat16 if w[0].is_cuda else torch.float32
+        self._x = torch.empty(sum(pieces), dtype=dtype, device=device)
+        self._x[sum(pieces[: _first_padded(sizes, batches)]) :].zero_()
+        y = torch.empty_like(self._x)
         views = zip(self._x.split(pieces), y.split(pieces), shapes, strict=True)
         self._batches = [(x.view(shape), y.view(shape)) for x, y, shape in views]
         self._d = self._x if ITERATIONS % 2 == 0 else y
@@ -110,6 +110,8 @@ class Turns:
             *(self._blocks, self._k, _BLOCK, _CHUNK),
         )
         _turn[(self._blocks,)](self._table, self._found, self._d, *size, **_OPTIONS)
+        for p in self._w:  # as in-place operations do, for autograd to find what changed
+            torch.autograd.graph.increment_version(p)
 
 
 def _orthogonalise_(x: Tensor, spare: Tensor) -> None:
@@ -140,18 +142,20 @@ Batch = tuple[list[int], int, int]  # matrices that are multiplied together; row
 
 
 def _batches(sizes: Sequence[tuple[int, int]]) -> list[Batch]:
-    """Those of equal rows together, if zeros in place of columns cost little; largest first."""
+    """Matrices together that cost little to fill up with zeros to one shape; the largest first."""
     sides = [sorted(triton.cdiv(side, _SIDE) * _SIDE for side in size) for size in sizes]
     found: list[Batch] = []
-    spare = 0
+    left = 0
     for i in sorted(range(len(sides)), key=lambda i: sides[i], reverse=True):
         m, n = sides[i]
-        if found and m == found[-1][1] and spare + m * m * (found[-1][2] - n) <= _SPARE:
-            spare += m * m * (found[-1][2] - n)
+        _, rows, columns = found[-1] if found else ([], 0, 0)
+        spare = rows * rows * columns - m * m * n
+        if n <= columns and spare <= left:
             found[-1][0].append(i)
+            left -= spare
         else:
             found.append(([i], m, n))
-            spare = 0
+            left = _SPARE
     return sorted(found, key=lambda batch: -len(batch[0]) * batch[1] ** 2 * batch[2])
 
 
@@ -167,6 +171,12 @@ def _places(
             found[i] = (start, 1, n) if rows > columns else (start, n, 1)  # tall ones lie down
             start += m * n
     return found
+
+
+def _first_padded(sizes: Sequence[tuple[int, int]], batches: Sequence[Batch]) -> int:
+    """The number of batches, the largest, that have no zeros added."""
+    full = [all(sorted(sizes[i]) == [m, n] for i in batch) for batch, m, n in batches]
+    return [*full, False].index(False)
 
 
 @triton.jit
