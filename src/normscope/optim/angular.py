@@ -68,8 +68,8 @@ class AngularSGD(torch.optim.Optimizer):
         orthogonal: whether d has singular values of one. Convolutions are matrices of one row per
             output channel.
         scalar_lr: the rate of parameters of one dimension.
-        foreach: whether matrices of one shape are computed as one batch: quicker, and the memory
-            of another copy of the parameters. None means yes.
+        foreach: whether matrices are computed together, on a GPU by kernels of our own: quicker,
+            and the memory of another copy of the parameters. None means yes.
 
     A weight whose gradient is exactly zero stays as it is. The state is kept in float32 or wider.
     No step waits for the device.
@@ -198,7 +198,8 @@ class AngularSGD(torch.optim.Optimizer):
             return False
         order, velocity, norm = order_of(p), self.state[p]["velocity"], self.state[p]["norm"]
         return (
-            0 < p.numel() < _MOST_ENTRIES
+            type(p.data) is Tensor
+            and 0 < p.numel() < _MOST_ENTRIES
             and all(x.dtype == torch.float32 and x.device == device for x in (p, velocity, norm))
             and all(x.permute(order).is_contiguous() for x in (p, velocity))
         )

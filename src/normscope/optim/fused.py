@@ -5,8 +5,9 @@ longer to launch than to run. Here a pass over all of them is one kernel, which 
 a table of addresses. Sums are float32 and come out the same each time.
 """
 
-# A kernel's constants are numbers where it is called, which the type checker does not know.
-# pyright: reportArgumentType=false
+# A kernel's constants are numbers where it is called, and a part of a kernel returns what it says:
+# the type checker does not know.
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -126,14 +127,11 @@ def _orthogonalise_(x: Tensor, spare: Tensor) -> None:
     factor = torch.empty_like(square)
     tile = 64 if m <= 512 else 128
     tiles = triton.cdiv(m, tile)
+    options = {"num_warps": 4 if tile == 64 else 8, "num_stages": 3}
     for _ in range(ITERATIONS):
         torch.bmm(x, x.mT, out=square)
         # with a x in the factor, no product adds to a copy of x
-        _polynomial[(tiles, tiles, k)](
-            *(square, factor, m, A, B, C, tile, 4096 // tile),
-            num_warps=4 if tile == 64 else 8,
-            num_stages=3,
-        )
+        _polynomial[(tiles, tiles, k)](square, factor, m, A, B, C, tile, 4096 // tile, **options)
         torch.bmm(factor, x, out=spare)
         x, spare = spare, x
 
