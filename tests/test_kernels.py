@@ -5,6 +5,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Iterator
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from normscope.losses.fused import FusedInfoNCE  # noqa: E402
 from normscope.nets import fused, layers, mlp, resnet10_narrow  # noqa: E402
+from normscope.optim import AngularSGD  # noqa: E402
+from normscope.optim import fused as turns  # noqa: E402
+
+ANGULAR = import_module("normscope.optim.angular")  # a function has its name
 
 
 class _Kind(type):
@@ -228,3 +233,101 @@ def test_fused_info_nce_refuses_a_second_derivative() -> None:
     z1, z2 = torch.randn(2, 4, 3, requires_grad=True)
     with pytest.raises(RuntimeError, match="differentiated once"):
         torch.autograd.grad(FusedInfoNCE.apply(z1, z2, 0.5), z1, create_graph=True)
+
+
+@pytest.fixture
+def turned_by_kernels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of matrices that kernels turned, in blocks of some entries."""
+    seen = []
+    made = turns.Turns.__init__
+
+    def noted(self: turns.Turns, w: list[Tensor], *args, **options) -> None:
+        seen.append(len(w))
+        made(self, w, *args, **options)
+
+    monkeypatch.setattr(turns.Turns, "__init__", noted)
+    monkeypatch.setattr(turns, "_BLOCK", 512)
+    monkeypatch.setattr(turns, "_CHUNK", 4)
+    monkeypatch.setattr(turns, "_SPARE", 100_000)
+    monkeypatch.setattr(ANGULAR, "has_kernels", lambda _: True)
+    return seen
+
+
+def same_steps(weights: list[Tensor], grads: list[list[Tensor]]) -> list[Tensor]:
+    """The weights after steps by kernels, once PyTorch has found the same."""
+    found = []
+    for foreach in (None, False):
+        ws = [nn.Parameter(w.clone()) for w in weights]
+        lr = torch.tensor(0.1)
+        optimizer = AngularSGD(ws, lr=lr, scalar_lr=0.2, foreach=foreach)
+        for step, each in enumerate(grads):
+            lr.fill_(0.1 / (1 + step))
+            for w, g in zip(ws, each, strict=True):
+                w.grad = g
+            optimizer.step()
+        found.append([w.detach() for w in ws])
+    near = 2e-5 if DEVICE == "cpu" else 0.02  # in bfloat16 on a GPU
+    for own, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(own.isnan(), theirs.isnan())
+        apart = (own - theirs).nan_to_num().norm()
+        assert apart <= near * theirs.nan_to_num().norm(), own.shape
+    return found[0]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")  # a zero weight
+def test_kernels_turn_matrices_of_every_shape_as_torch_does(turned_by_kernels) -> None:
+    shapes = [(8, 3, 3, 3), (8, 8, 3, 3), (20, 5), (5, 40), (70, 90), (9,), (1, 3), (6, 7)]
+    weights = [torch.randn(shape) for shape in shapes]
+    weights[1] = weights[1].contiguous(memory_format=torch.channels_last)
+    weights[3] *= 1e6
+    weights[7] *= 0
+    grads = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
+    same_steps(weights, grads)
+    assert turned_by_kernels == [7, 7]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_kernels_leave_weights_that_have_no_way_to_turn(turned_by_kernels) -> None:
+    weights = [torch.randn(4, 8) for _ in range(3)]
+    first = [torch.randn(4, 8), torch.zeros(4, 8), torch.zeros(4, 8)]
+    first[2][1, 1] = torch.nan
+    weights[1][0, 0] = weights[1].norm()
+    once = same_steps(weights, [first])
+    assert torch.equal(once[1], weights[1])
+    assert once[2].isnan().all()
+    still = [torch.zeros(4, 8) for _ in range(3)]  # momentum alone turns nothing
+    twice = same_steps(weights, [first, still])
+    assert torch.equal(twice[0], once[0])
+    row = [torch.full((1, 8), 3.0)]  # its direction is along it in bfloat16 too
+    along = same_steps(row, [row])[0]
+    torch.testing.assert_close(along, row[0])
+    assert turned_by_kernels == [3, 3, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "change", ["nothing", "double", "half", "stride", "foreach", "orthogonal", "gradient"]
+)
+def test_kernels_turn_whole_float32_matrices(change, turned_by_kernels) -> None:
+    w = torch.randn(6, 6).to({"double": torch.float64, "half": torch.bfloat16}.get(change))
+    w = nn.Parameter(w.T if change == "stride" else w)
+    w.grad = torch.randn(6, 6, dtype=w.dtype)
+    w.grad = w.grad.T if change == "gradient" else w.grad
+    settings = {"foreach": False} if change == "foreach" else {}
+    AngularSGD([w], orthogonal=change != "orthogonal", **settings).step()
+    assert turned_by_kernels == ([1] if change in ("nothing", "gradient") else [])
+
+
+def test_matrices_are_multiplied_together_unless_zeros_cost_too_much() -> None:
+    sizes = [(64, 27), (64, 576), (512, 4608), (512, 2304), (256, 128), (256, 1152), (512, 256)]
+    batches = turns._batches(sizes)
+    assert batches == [
+        ([2], 512, 4608),
+        ([3], 512, 2304),
+        ([5, 6, 4, 1, 0], 256, 1152),
+    ]
+    places = turns._places(sizes, batches)
+    assert places[2] == (0, 4608, 1)
+    start = 512 * (4608 + 2304)
+    assert places[5] == (start, 1152, 1)
+    assert places[6] == (start + 256 * 1152, 1, 1152)  # a tall one lies down
+    assert turns._first_padded(sizes, batches) == 2

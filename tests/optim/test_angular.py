@@ -319,3 +319,43 @@ def test_a_step_never_waits_for_the_gpu_and_can_be_recorded() -> None:
         torch.testing.assert_close(angles.cpu(), torch.full((3,), lr), rtol=1e-3, atol=0)
     for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         torch.testing.assert_close(p, q)
+
+
+def recorded_steps(*, foreach: bool | None) -> list[torch.Tensor]:
+    """Weights after steps from changing gradients, the last ones of a CUDA graph."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    shapes = [(512, 64, 3, 3), (64, 64, 3, 3), (64, 3, 3, 3), (70, 300), (300, 70), (20,), (9, 8)]
+    ws = [torch.randn(shape, device="cuda", generator=generator) for shape in shapes]
+    ws[0] = ws[0].contiguous(memory_format=torch.channels_last)
+    ws[-1] *= 0
+    params = [nn.Parameter(w) for w in ws]
+    lr = torch.tensor(0.1, device="cuda")
+    optimizer = AngularSGD(params, lr=lr, foreach=foreach)
+    for _ in range(3):
+        for p in params:
+            p.grad = torch.empty_like(p).normal_(generator=generator)
+        optimizer.step()
+    grads = [torch.empty_like(p).normal_(generator=generator) for p in params]
+    for p, g in zip(params, grads, strict=True):  # at new addresses
+        p.grad = g
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    for rate in (0.1, 0.02, 0.05):
+        before = [p.detach().clone() for p in params]
+        lr.fill_(rate)
+        graph.replay()
+        angles = angles_between(before[:-2], [p.detach() for p in params[:-2]])
+        torch.testing.assert_close(angles.cpu(), torch.full((5,), rate), rtol=1e-3, atol=0)
+        for g in grads:
+            g.normal_(generator=generator)
+    return [p.detach() for p in params]
+
+
+@pytest.mark.gpu
+def test_kernels_on_a_gpu_take_torchs_steps_and_the_same_ones_each_time() -> None:
+    one, two, torchs = (recorded_steps(foreach=foreach) for foreach in (None, None, False))
+    for a, b, c in zip(one, two, torchs, strict=True):
+        assert torch.equal(a, b)
+        assert (a - c).norm() < 0.02 * c.norm(), a.shape  # of products in bfloat16

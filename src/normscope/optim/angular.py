@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from normscope._checks import check_number, invalid
+from normscope._kernels import has_kernels, on_device_of
+from normscope.optim.alike import batches, order_of, scalar_rate, turn_
 from normscope.optim.builder import Group
-from normscope.optim.newton_schulz import orthogonalised
+
+if TYPE_CHECKING:
+    from normscope.optim.fused import Turns
 
 _RIGHT_ANGLE = math.pi / 2
 _USUAL = "Usual: 0.02."
-_LANES = 5  # streams on a GPU
+_LANES = 6  # streams on a GPU
+_MOST_ENTRIES = 2**30  # of a matrix, which kernels number in 32 bits
 
 
 def angular(
@@ -62,8 +68,8 @@ class AngularSGD(torch.optim.Optimizer):
         orthogonal: whether d has singular values of one. Convolutions are matrices of one row per
             output channel.
         scalar_lr: the rate of parameters of one dimension.
-        foreach: whether matrices of one shape are computed as one batch: quicker, and the memory
-            of another copy of the parameters. None means yes.
+        foreach: whether matrices are computed together, on a GPU by kernels of our own: quicker,
+            and the memory of another copy of the parameters. None means yes.
 
     A weight whose gradient is exactly zero stays as it is. The state is kept in float32 or wider.
     No step waits for the device.
@@ -121,18 +127,7 @@ class AngularSGD(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            with_grad = [p for p in group["params"] if p.grad is not None]
-            if any(p.grad.is_sparse for p in with_grad):
-                raise RuntimeError("gradients must be dense, got a sparse one. Use sparse=False.")
-            for p in with_grad:
-                self._prepare(p)
-            _plain_steps_([p for p in with_grad if p.ndim < 2], self.state, group)
-            matrices = [p for p in with_grad if p.ndim > 1]
-            batches = _batches(matrices, apart=group["foreach"] is False)
-            with self._lanes(batches) as lanes:
-                for alike, lane in zip(batches, lanes, strict=True):
-                    with lane:
-                        _turn_(alike, [self.state[p] for p in alike], group)
+            self._group_step(group)
         return loss
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -150,25 +145,75 @@ class AngularSGD(torch.optim.Optimizer):
             if i in saved:
                 self.state[p] = {k: v.to(p.device, copy=True) for k, v in saved[i].items()}
 
-    @contextmanager
-    def _lanes(self, batches: Sequence[list[Tensor]]) -> Iterator[list[AbstractContextManager]]:
-        """Where each batch is computed: on a GPU side by side, the first, largest one alone.
+    def _group_step(self, group: Group) -> None:
+        with_grad = [p for p in group["params"] if p.grad is not None]
+        if any(p.grad.is_sparse for p in with_grad):
+            raise RuntimeError("gradients must be dense, got a sparse one. Use sparse=False.")
+        for p in with_grad:
+            self._prepare(p)
+        matrices = [p for p in with_grad if p.ndim > 1]
+        suited = [self._suits_kernels(p, group, matrices[0].device) for p in matrices]
+        ours = [p for p, suits in zip(matrices, suited, strict=True) if suits]
+        rest = [p for p, suits in zip(matrices, suited, strict=True) if not suits]
+        turns = self._turns(ours, group) if ours else None
+        jobs: list[Callable[[], None]] = [] if turns is None else turns.orthogonalisations()
+        for alike in batches(rest, apart=group["foreach"] is False):
+            jobs.append(partial(turn_, alike, [self.state[p] for p in alike], group))
+        with self._lanes(len(jobs), matrices) as lanes:
+            for job, lane in zip(jobs, lanes, strict=True):
+                with lane:
+                    job()
+            _plain_steps_([p for p in with_grad if p.ndim < 2], self.state, group)
+            rates = [] if turns is None else _rates(group, ours[0].device)
+        if turns is not None:
+            with on_device_of(ours[0]):
+                turns.finish_(*rates)
 
-        Each kernel of a small batch takes longer to launch than to run.
+    @contextmanager
+    def _lanes(
+        self, jobs: int, params: Sequence[Tensor]
+    ) -> Iterator[list[AbstractContextManager[object]]]:
+        """Where each job is done: on a GPU side by side, the first, largest one alone and urgent.
+
+        Each kernel of a small job takes longer to launch than to run.
         """
-        if not batches or not batches[0][0].is_cuda:
-            yield [nullcontext() for _ in batches]
+        if not jobs or not params[0].is_cuda:
+            yield [nullcontext()] * jobs
             return
-        device = batches[0][0].device
+        device = params[0].device
         if not self._streams:
-            self._streams = [torch.cuda.Stream(device) for _ in range(_LANES)]
+            priorities = [-1] + [0] * (_LANES - 1)  # the lower, the sooner
+            self._streams = [torch.cuda.Stream(device, priority=p) for p in priorities]
         here = torch.cuda.current_stream(device)
         for stream in self._streams:
             stream.wait_stream(here)
-        places = [0 if i == 0 else 1 + i % (_LANES - 1) for i in range(len(batches))]
+        places = [0 if i == 0 else 1 + i % (_LANES - 1) for i in range(jobs)]
         yield [torch.cuda.stream(self._streams[place]) for place in places]
         for stream in self._streams:
             here.wait_stream(stream)
+
+    def _suits_kernels(self, p: Tensor, group: Group, device: torch.device) -> bool:
+        """Whether kernels can turn it together with others."""
+        if not group["orthogonal"] or group["foreach"] is False or not has_kernels(p):
+            return False
+        order, velocity, norm = order_of(p), self.state[p]["velocity"], self.state[p]["norm"]
+        return (
+            type(p.data) is Tensor
+            and 0 < p.numel() < _MOST_ENTRIES
+            and all(x.dtype == torch.float32 and x.device == device for x in (p, velocity, norm))
+            and all(x.permute(order).is_contiguous() for x in (p, velocity))
+        )
+
+    def _turns(self, params: list[Tensor], group: Group) -> Turns:
+        """A step of all these in a few launches, begun."""
+        from normscope.optim.fused import Turns
+
+        w = [p.permute(order_of(p)) for p in params]
+        v = [self.state[p]["velocity"].permute(order_of(p)) for p in params]
+        g = [p.grad.permute(order_of(p)).float().contiguous() for p in params if p.grad is not None]
+        norms = [self.state[p]["norm"] for p in params]
+        with on_device_of(params[0]):
+            return Turns(w, v, g, norms, momentum=float(group["momentum"]))
 
     def _prepare(self, p: Tensor) -> None:
         state = self.state[p]
@@ -180,16 +225,6 @@ class AngularSGD(torch.optim.Optimizer):
             state["norm"] = torch.linalg.vector_norm(p, dtype=wide)
 
 
-def _batches(matrices: list[Tensor], *, apart: bool) -> list[list[Tensor]]:
-    """Those of one shape, dtype and device together, or each apart; the largest first."""
-    if apart:
-        return [[p] for p in matrices]
-    alike: dict[Any, list[Tensor]] = {}
-    for p in matrices:
-        alike.setdefault((p.shape, p.stride(), p.dtype, p.device), []).append(p)
-    return sorted(alike.values(), key=lambda batch: -len(batch) * batch[0].numel())
-
-
 def _plain_steps_(params: list[Tensor], state: Mapping[Any, Any], group: Group) -> None:
     """Plain SGD's steps, at a rate in proportion to the schedule."""
     if not params:
@@ -197,68 +232,17 @@ def _plain_steps_(params: list[Tensor], state: Mapping[Any, Any], group: Group) 
     velocities = [state[p]["velocity"] for p in params]
     torch._foreach_mul_(velocities, group["momentum"])  # pyright: ignore
     torch._foreach_add_(velocities, [p.grad for p in params])  # pyright: ignore
-    steps = torch._foreach_mul(velocities, _scalar_rate(group))  # pyright: ignore
+    steps = torch._foreach_mul(velocities, scalar_rate(group))  # pyright: ignore
     torch._foreach_sub_(params, steps)  # pyright: ignore
 
 
-def _scalar_rate(group: Group) -> float | Tensor:
-    return group["scalar_lr"] / group["full_lr"] * group["lr"]
-
-
-def _turn_(params: list[Tensor], states: list[dict[str, Tensor]], group: Group) -> None:
-    """Turn weights of one shape by the group's angle."""
-    order = _order(params[0])  # of dimensions, so that columns lie in memory as they are read
-    ours = [p.permute(order) for p in params]
-    velocities = [state["velocity"].permute(order) for state in states]
-    wide = velocities[0].dtype
-    grads = [p.grad.permute(order).to(wide) for p in params if p.grad is not None]
-    torch._foreach_lerp_(velocities, grads, 1 - group["momentum"])  # pyright: ignore
-    v = torch.stack(velocities).flatten(2)  # k rows columns
-    w = torch.stack(ours).flatten(2).to(wide)
-    norm = torch.stack([state["norm"] for state in states])[:, None, None]
-    d = orthogonalised(v).where(norm > 0, v) if group["orthogonal"] else v
-    moves = torch.stack(torch._foreach_norm(grads)) != 0  # pyright: ignore
-    plain = _scalar_rate(group) / (1 - group["momentum"])
-    turned = _turned(w, d, norm, group["lr"], moves[:, None, None], plain)
-    torch._foreach_copy_(ours, list(turned.unflatten(2, ours[0].shape[1:]).unbind()))  # pyright: ignore
-
-
-def _order(p: Tensor) -> list[int]:
-    """Outputs first; channels last where they are so in memory."""
-    last = p.ndim == 4 and p.is_contiguous(memory_format=torch.channels_last)
-    return [0, 2, 3, 1] if last else list(range(p.ndim))
-
-
-def _turned(
-    w: Tensor,
-    d: Tensor,
-    norm: Tensor,
-    angle: float | Tensor,
-    moves: Tensor,
-    plain: float | Tensor,
-) -> Tensor:
-    r"""$\|w_0\| (\cos\gamma \hat w - \sin\gamma \hat d_\perp)$, without building $d_\perp$.
-
-    A weight that was zero has no direction: a plain step at the rate `plain`, until the end.
-    """
-    over = {"dim": (1, 2), "keepdim": True}
-    along = (w * d).sum(**over)
-    w_square = torch.linalg.vector_norm(w, **over).square()
-    d_square = torch.linalg.vector_norm(d, **over).square()
-    # |d_perp|^2 = |d|^2 - (d.w)^2 / |w|^2; rounding leaves 1e-6 of it where d is along w
-    apart = d_square - along.square() / w_square
-    # a NaN is neither zero nor small, so that it shows in the weights
-    turns = moves & ~(apart <= 1e-6 * d_square)
-    cos, sin = (angle.cos(), angle.sin()) if isinstance(angle, Tensor) else _of(angle)
-    per_d = torch.where(turns, sin * norm / apart.sqrt(), 0.0)
-    per_w = torch.where(turns, cos * norm / w_square.sqrt() + per_d * along / w_square, 1.0)
-    has_direction = norm > 0
-    per_d, per_w = per_d.where(has_direction, plain), per_w.where(has_direction, 1.0)
-    return torch.addcmul(per_w * w, per_d, d, value=-1)
-
-
-def _of(angle: float) -> tuple[float, float]:
-    return math.cos(angle), math.sin(angle)
+def _rates(group: Group, device: torch.device) -> list[Tensor]:
+    """The angle's cosine and sine, and the rate of zero weights, where kernels read them."""
+    angle = group["lr"]
+    if not isinstance(angle, Tensor) or angle.device != device:
+        angle = torch.full((), float(angle), device=device)
+    plain = scalar_rate({**group, "lr": angle}) / (1 - group["momentum"])
+    return [angle.cos(), angle.sin(), plain]  # pyright: ignore
 
 
 def _check(group: Group) -> None:

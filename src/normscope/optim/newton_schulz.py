@@ -7,8 +7,8 @@ from torch import Tensor
 
 # Of Muon (Jordan et al., 2024): the polynomial's slope at zero is as steep as it can be while
 # singular values still end within some .7 to 1.2.
-_A, _B, _C = 3.4445, -4.7750, 2.0315
-_ITERATIONS = 5
+A, B, C = 3.4445, -4.7750, 2.0315
+ITERATIONS = 5
 
 
 def orthogonalised(v: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def orthogonalised(v: Tensor) -> Tensor:
         x = x.to(torch.bfloat16)
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=_B, alpha=_C), x, beta=_A)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=B, alpha=C), x, beta=A)
     return x.mT if tall else x
