@@ -43,6 +43,7 @@ def ways(device: str) -> dict[str, tuple[bool, Make]]:
         ),
         "LARS": (False, lambda p: LARS(p, lr=RATE)),
         "AngularSGD": (False, lambda p: AngularSGD(p, lr=lr)),
+        "AngularSGD, fused=True": (False, lambda p: AngularSGD(p, lr=lr, fused=True)),
         "AngularSGD, orthogonal=False": (False, lambda p: AngularSGD(p, lr=lr, orthogonal=False)),
         "AngularSGD, matrices": (True, lambda p: AngularSGD(p, lr=lr)),
     }

@@ -256,10 +256,10 @@ def turned_by_kernels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def same_steps(weights: list[Tensor], grads: list[list[Tensor]]) -> list[Tensor]:
     """The weights after steps by kernels, once PyTorch has found the same."""
     found = []
-    for foreach in (None, False):
+    for by_kernels in (True, False):
         ws = [nn.Parameter(w.clone()) for w in weights]
         lr = torch.tensor(0.1)
-        optimizer = AngularSGD(ws, lr=lr, scalar_lr=0.2, foreach=foreach)
+        optimizer = AngularSGD(ws, lr=lr, scalar_lr=0.2, fused=by_kernels)
         for step, each in enumerate(grads):
             lr.fill_(0.1 / (1 + step))
             for w, g in zip(ws, each, strict=True):
@@ -305,15 +305,14 @@ def test_kernels_leave_weights_that_have_no_way_to_turn(turned_by_kernels) -> No
 
 
 @pytest.mark.parametrize(
-    "change", ["nothing", "double", "half", "stride", "foreach", "orthogonal", "gradient"]
+    "change", ["nothing", "double", "half", "stride", "unasked", "orthogonal", "gradient"]
 )
 def test_kernels_turn_whole_float32_matrices(change, turned_by_kernels) -> None:
     w = torch.randn(6, 6).to({"double": torch.float64, "half": torch.bfloat16}.get(change))
     w = nn.Parameter(w.T if change == "stride" else w)
     w.grad = torch.randn(6, 6, dtype=w.dtype)
     w.grad = w.grad.T if change == "gradient" else w.grad
-    settings = {"foreach": False} if change == "foreach" else {}
-    AngularSGD([w], orthogonal=change != "orthogonal", **settings).step()
+    AngularSGD([w], orthogonal=change != "orthogonal", fused=change != "unasked" or None).step()
     assert turned_by_kernels == ([1] if change in ("nothing", "gradient") else [])
 
 

@@ -321,7 +321,7 @@ def test_a_step_never_waits_for_the_gpu_and_can_be_recorded() -> None:
         torch.testing.assert_close(p, q)
 
 
-def recorded_steps(*, foreach: bool | None) -> list[torch.Tensor]:
+def recorded_steps(*, fused: bool) -> list[torch.Tensor]:
     """Weights after steps from changing gradients, the last ones of a CUDA graph."""
     generator = torch.Generator("cuda").manual_seed(0)
     shapes = [(512, 64, 3, 3), (64, 64, 3, 3), (64, 3, 3, 3), (70, 300), (300, 70), (20,), (9, 8)]
@@ -330,7 +330,7 @@ def recorded_steps(*, foreach: bool | None) -> list[torch.Tensor]:
     ws[-1] *= 0
     params = [nn.Parameter(w) for w in ws]
     lr = torch.tensor(0.1, device="cuda")
-    optimizer = AngularSGD(params, lr=lr, foreach=foreach)
+    optimizer = AngularSGD(params, lr=lr, fused=fused)
     for _ in range(3):
         for p in params:
             p.grad = torch.empty_like(p).normal_(generator=generator)
@@ -355,7 +355,7 @@ def recorded_steps(*, foreach: bool | None) -> list[torch.Tensor]:
 
 @pytest.mark.gpu
 def test_kernels_on_a_gpu_take_torchs_steps_and_the_same_ones_each_time() -> None:
-    one, two, torchs = (recorded_steps(foreach=foreach) for foreach in (None, None, False))
+    one, two, torchs = (recorded_steps(fused=fused) for fused in (True, True, False))
     for a, b, c in zip(one, two, torchs, strict=True):
         assert torch.equal(a, b)
         assert (a - c).norm() < 0.02 * c.norm(), a.shape  # of products in bfloat16

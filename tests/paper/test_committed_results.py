@@ -58,7 +58,8 @@ def test_stored_runs_of_a_dataset_saw_the_same_images() -> None:
 
 def test_it_is_known_how_each_version_that_trained_stored_runs_differs() -> None:
     versions = {run.made.versions["normscope"] for run in Ledger(FOLDER / "runs.jsonl")}
-    current = {"from source 19f05efb97", "from source 7b536836d8"}  # add what later runs are trained with
+    # add what later runs are trained with
+    current = {"from source 19f05efb97", "from source 7b536836d8"}
     assert versions - earlier_versions(FOLDER).keys() == current
 
 

@@ -68,8 +68,11 @@ class AngularSGD(torch.optim.Optimizer):
         orthogonal: whether d has singular values of one. Convolutions are matrices of one row per
             output channel.
         scalar_lr: the rate of parameters of one dimension.
-        foreach: whether matrices are computed together, on a GPU by kernels of our own: quicker,
-            and the memory of another copy of the parameters. None means yes.
+        foreach: whether matrices of one shape are computed as one batch: quicker, and the memory
+            of another copy of the parameters. None means yes.
+        fused: whether kernels of our own compute all matrices of a group in a few launches, on an
+            NVIDIA GPU, in float32 and with orthogonal directions; elsewhere it changes nothing.
+            None means no: they are tested in Triton's interpreter, and not timed on a GPU yet.
 
     A weight whose gradient is exactly zero stays as it is. The state is kept in float32 or wider.
     No step waits for the device.
@@ -93,6 +96,7 @@ class AngularSGD(torch.optim.Optimizer):
         scalar_lr: float = 0.3,
         *,
         foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -100,6 +104,7 @@ class AngularSGD(torch.optim.Optimizer):
             "orthogonal": orthogonal,
             "scalar_lr": scalar_lr,
             "foreach": foreach,
+            "fused": fused,
         }
         self._streams: list[torch.cuda.Stream] = []
         super().__init__(params, defaults)
@@ -194,7 +199,7 @@ class AngularSGD(torch.optim.Optimizer):
 
     def _suits_kernels(self, p: Tensor, group: Group, device: torch.device) -> bool:
         """Whether kernels can turn it together with others."""
-        if not group["orthogonal"] or group["foreach"] is False or not has_kernels(p):
+        if not (group.get("fused") and group["orthogonal"] and has_kernels(p)):
             return False
         order, velocity, norm = order_of(p), self.state[p]["velocity"], self.state[p]["norm"]
         return (

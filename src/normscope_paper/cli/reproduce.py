@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from normscope.cli import errors, out, refuse, writable_folder
 from normscope_paper.harness.claims import NOT_IN_PAPER, Claim, tally
 from normscope_paper.harness.ledger import Ledger
+from normscope_paper.harness.planning import plan
 from normscope_paper.harness.registry import EXPERIMENTS, file_of, load
 from normscope_paper.harness.results import SCALES, Results, Scale
 from normscope_paper.harness.runner import refuse_to_replace, write_summary
@@ -41,7 +42,7 @@ class Request:
 
 
 def reproduce(
-    ids: Annotated[list[str], typer.Argument(metavar="list|all|ID...", show_default=False)],
+    ids: Annotated[list[str], typer.Argument(metavar="list|plan|all|ID...", show_default=False)],
     scale: Annotated[str, typer.Option(help="smoke, small or paper")] = "small",
     seed: Annotated[int, typer.Option(help="the first seed")] = 0,
     seeds: Annotated[int | None, typer.Option(help="how many seeds", show_default=False)] = None,
@@ -65,6 +66,7 @@ def reproduce(
     normscope reproduce all --kind simulation --scale paper   everything without image training
     normscope reproduce accuracies wd_cut --minutes 9         as much as fits; rerun to continue
     normscope reproduce accuracies --runs results/runs.jsonl  train only what others have not
+    normscope reproduce plan --minutes 30 --runs results/runs.jsonl   what to train next
 
     Writes a JSON file each, figures as PDF and PNG, and RESULTS.md. Exit status 0 when every
     claim could be judged, with any verdict; 1 when an experiment broke; 2 on bad arguments; 3
@@ -77,9 +79,11 @@ def reproduce(
         refuse(f"--out must be a folder, got {str(folder)!r}.")
     _check_numbers(scale, seed, seeds, minutes)
     stored = stored_results(folder)  # a foreign file there is refused before anything is run
-    names = _names(["all"] if ids == ["list"] else ids, kind)
+    names = _names(["all"] if ids in (["list"], ["plan"]) else ids, kind)
     if ids == ["list"]:
         return _list(stored, names)
+    if ids == ["plan"]:
+        return _plan(folder, runs, cast(Scale, scale), minutes)
     simple = all(load(name).SEEDS[cast(Scale, scale)] == 1 for name in names)
     if seeds is not None and seeds < 2 and not (seeds == 1 and simple):
         refuse(f"--seeds must be at least 2, got {seeds}. One seed has no confidence interval.")
@@ -111,7 +115,7 @@ def _names(ids: list[str], kind: str | None) -> list[str]:
         known = ", ".join(EXPERIMENTS)
         near = _meant(unknown[0])
         advice = f"Did you mean {near}?" if near else "See `normscope reproduce list`."
-        wanted = f"among {known}, or all or list alone"
+        wanted = f"among {known}, or all, list or plan alone"
         refuse(f"ID must be {wanted}, got {unknown[0]!r}. {advice}")
     names = [name for name in names if kind in (None, load(name).KIND)]
     if not names:
@@ -231,6 +235,31 @@ def _list(found: list[Results], names: list[str]) -> None:
         about = f"{experiment.KIND}; {experiment.COST} at paper scale; {verdicts}"
         out.print(Padding(escape(about), (0, 0, 0, 4)), highlight=False)
         out.print(Padding(f"src/{file_of(name)}", (0, 0, 0, 4)), highlight=False, style="dim")
+
+
+def _plan(folder: Path, runs: Path | None, scale: Scale, minutes: float | None) -> None:
+    """What to train next, and what it would decide."""
+    limit = math.inf if minutes is None else minutes
+    steps = plan(folder, _ledger(runs), scale=scale, minutes=limit)
+    for step in steps:
+        long = "of unknown length" if step.seconds is None else f"some {_minutes(step.seconds)}"
+        seeds = f"{step.before} to {step.seeds} seeds" if step.before else "not trained yet"
+        title = f"[bold]{step.experiment}[/]: {seeds}, {step.runs} runs, {long}"
+        out.print(title, highlight=False)
+        lines = [f"may decide {len(step.decides)} of {step.undecided} open claims:"]
+        lines += [f"- {sentence}" for sentence in step.decides]
+        if not step.before:
+            lines = [f"judges what {step.undecided} claims are about at a smaller scale"]
+        out.print(Padding(escape("\n".join(lines)), (0, 0, 0, 4)), highlight=False)
+        option = "" if runs is None else f" --runs {runs}"
+        out.print(f"    {escape(step.command + option)}", style="dim", soft_wrap=True)
+    if not steps:
+        within = "" if minutes is None else f" within {minutes:g} minutes"
+        out.print(f"More seeds would decide no open claim at {scale} scale{within}.")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _took(results: Results) -> str:

@@ -21,7 +21,8 @@ class Experiment(Protocol):
     each. Its numbers come from `run(scale, seed, seeds)`, which takes a `Sweep` too if it trains.
     A table of runs has `cells(scale)` instead, and may say what else it keeps of a run (`kept` and
     `from_evaluation`), which number is the table's own (KEY), and which others RESULTS.md shows,
-    with what the paper prints for them (MORE); see `train_cells`.
+    with what the paper prints for them (MORE); see `train_cells`. One that trains without a sweep
+    says so by SHARES_RUNS = False.
     """
 
     TITLE: str

@@ -91,20 +91,24 @@ class Sweep:
             specs: what to train.
             weights: whether the networks are needed too, which a ledger does not hold.
         """
-        stored = [None if weights or not self.ledger else self.ledger.get(spec) for spec in specs]
-        missing = [spec for spec, run in zip(specs, stored, strict=True) if run is None]
-        missing = [spec for spec in missing if not RunFolder(folder_of(spec)).result_file.exists()]
+        missing = self.missing(specs, weights=weights)
         if missing:
             count = f"{len(missing)} run{'s' * (len(missing) > 1)}"
             place = "a GPU" if torch.cuda.is_available() else "the CPU (there is no GPU)"
             Console(stderr=True).print(f"{count} to train, on {place}", highlight=False)
         self.require(dict.fromkeys(spec.data for spec in missing))
+        stored = [self._stored(spec, weights) for spec in specs]
         for i, spec in enumerate(specs):
             with suppress(InUseError):
                 stored[i] = stored[i] or self._trained(spec, weights)
         runs = [run or self._waited_for(s, weights) for s, run in zip(specs, stored, strict=True)]
         self.used |= {run.spec.name: run.made for run in runs}
         return runs
+
+    def missing(self, specs: Sequence[RunSpec], *, weights: bool = False) -> list[RunSpec]:
+        """The specs that have neither a line in the ledger nor a finished folder."""
+        absent = [spec for spec in specs if self._stored(spec, weights) is None]
+        return [spec for spec in absent if not RunFolder(folder_of(spec)).result_file.exists()]
 
     def evaluation(self, spec: RunSpec) -> dict[str, Any]:
         """What `normscope evaluate` finds for the finished run of a spec."""
@@ -130,9 +134,13 @@ class Sweep:
                         break
                     time.sleep(_PATIENCE)
 
+    def _stored(self, spec: RunSpec, weights: bool) -> StoredRun | None:
+        """The ledger's, which has no weights."""
+        return None if weights or not self.ledger else self.ledger.get(spec)
+
     def _trained(self, spec: RunSpec, weights: bool) -> StoredRun:
-        known = self.ledger.get(spec) if self.ledger else None
-        if known and not weights:  # another process has added it meanwhile
+        known = self._stored(spec, weights)
+        if known:  # another process has added it meanwhile
             return known
         run = StoredRun.of(self._in_folder(spec))
         if self.ledger and not self.ledger.get(spec):

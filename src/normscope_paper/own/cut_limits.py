@@ -42,6 +42,7 @@ from normscope_paper.harness import (
 TITLE = "What keeps a cut from being a learning rate"
 PLACE = "not in the paper"
 KIND = "training"
+SHARES_RUNS = False  # it trains by a loop of its own
 COST = "25 min (24 runs of 60 epochs, three seeds)"
 SEEDS: dict[Scale, int] = {"smoke": 3, "small": 3, "paper": 5}
 EPOCHS: dict[Scale, int] = {"smoke": 20, "small": 60, "paper": 60}
