@@ -347,6 +347,7 @@ def test_a_power_that_the_rows_have_not_passed_is_refused(of: float, message: st
     assert monitor.summary() == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's
 def test_a_power_is_believed_where_no_graph_says_otherwise() -> None:
     monitor = NormMonitor(power=1.0)
     monitor.observe(torch.randn(8, 6), lr=0.1)
