@@ -25,5 +25,5 @@ x = torch.tensor(load_digits(return_X_y=True)[0], dtype=torch.float32) / 16
 batches = torch.utils.data.DataLoader(x, batch_size=256, shuffle=True, drop_last=True)
 found = range_test(Contrastive(), batches)
 norms = NormCallback("net")  # the name of the module that returns the embeddings
-pl.Trainer(max_epochs=5, callbacks=[norms]).fit(Contrastive(found.advised.lr), batches)
+pl.Trainer(max_epochs=15, callbacks=[norms]).fit(Contrastive(found.advised.lr), batches)
 print(found.advice, norms.monitor.diagnosis(), sep="\n")

@@ -23,6 +23,7 @@ class Contrastive(pl.LightningModule):
     def __init__(self, cut: float = 1.0, power: float = 0.0, optimizer: str = "sgd") -> None:
         super().__init__()
         self.save_hyperparameters()
+        self.optimizer = optimizer
         torch.manual_seed(0)
         layers = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)
         self.net = nn.Sequential(*layers)
@@ -47,7 +48,7 @@ class Contrastive(pl.LightningModule):
             "lars": lambda p: ns.optim.LARS(p, lr=0.1),
             "angular": lambda p: ns.optim.AngularSGD(p, lr=0.01),
         }
-        optimizer = kinds[self.hparams["optimizer"]](self.parameters())
+        optimizer = kinds[self.optimizer](self.parameters())
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
@@ -71,6 +72,7 @@ class Keeps(pl.Callback):
         self.norms, self.folder = norms, folder
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        del pl_module
         shown = {k: float(v) for k, v in trainer.logged_metrics.items()}
         seen = {"summary": self.norms.monitor.summary(), "logged": shown}
         torch.save(seen, self.folder / f"{trainer.global_rank}.pt")
@@ -81,9 +83,8 @@ def main() -> None:
     norms = NormCallback("net")
     two = {"strategy": "ddp_fork", "devices": 2, "max_steps": 1, "default_root_dir": folder}
     module = Contrastive(power=1.0)
-    for layer in module.net:  # whose statistics are those of each half
-        layer.eval() if isinstance(layer, nn.BatchNorm1d) else None
-    module.train = lambda mode=True: module  # pyright: ignore[reportAttributeAccessIssue]
+    norm = module.net[1].eval()  # its statistics would be those of each half
+    norm.train = lambda *_: norm  # pyright: ignore[reportAttributeAccessIssue]
     rows = torch.utils.data.DataLoader(ROWS, batch_size=32)
     trainer(norms, Keeps(norms, folder), **two).fit(module, rows)
 

@@ -156,10 +156,11 @@ def range_test(
 def _again(batches: Iterable[Any]) -> Iterator[Any]:
     """The batches, over and over."""
     while True:
-        n = 0
-        for n, batch in enumerate(batches, 1):
+        empty = True
+        for batch in batches:
+            empty = False
             yield batch
-        if n == 0:
+        if empty:
             raise invalid("batches", "a DataLoader or list that is not empty", batches, "Check it.")
 
 
