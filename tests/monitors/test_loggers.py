@@ -3,11 +3,13 @@
 import json
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import normscope as ns
+from normscope import data
 from normscope.monitors import LOGGERS, open_logger
 
 CONFIG = {"method": "simclr", "options": {"temperature": 0.5}, "seed": 3}
@@ -104,8 +106,14 @@ def test_trackio_holds_one_run_that_was_resumed(run_folder: Path, monkeypatch) -
 
 def test_a_run_logs_to_tensorboard_what_it_writes_itself(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
-    spec = ns.RunSpec(method="simclr", data="digits", epochs=1)
-    ns.train(spec, folder=tmp_path, device="cpu", quiet=True, loggers=["tensorboard"])
+    digits = data.load("digits")
+    splits = {
+        name: replace(split, images=split.images[:64], labels=split.labels[:64])
+        for name, split in (("train", digits.train), ("test", digits.test))
+    }
+    few = replace(digits, **splits)
+    spec = ns.RunSpec(method="simclr", data="digits", epochs=1, batch=32, knn_k=5, log_every=1)
+    ns.train(spec, folder=tmp_path, device="cpu", quiet=True, images=few, loggers=["tensorboard"])
     lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     losses = [(r["step"], r["loss"]) for r in lines if r["kind"] == "step"]
     found = tensorboard_scalars(tmp_path)["step/loss"]
