@@ -79,7 +79,8 @@ class NormCallback(Callback):
     def on_train_batch_start(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         """Keep the embeddings of steps that are logged."""
         del args, kwargs
-        if (trainer.global_step + 1) % max(trainer.log_every_n_steps, 1) == 0:
+        every: int = trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
+        if (trainer.global_step + 1) % max(every, 1) == 0:
             self._outputs.expect()
 
     def on_before_optimizer_step(
@@ -99,9 +100,11 @@ class NormCallback(Callback):
         del trainer, pl_module
         self._outputs.detach()
 
-    def on_exception(self, *args: Any) -> None:
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
         """Likewise if the training breaks off."""
-        del args
+        del trainer, pl_module, exception
         self._outputs.detach()
 
     def state_dict(self) -> dict[str, Any]:

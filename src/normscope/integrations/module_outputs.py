@@ -125,7 +125,7 @@ class ModuleOutputs:
         del module, inputs
         if self._seen is None or not torch.is_grad_enabled():
             return
-        z = output.get("sentence_embedding") if isinstance(output, Mapping) else output
+        z: Any = output.get("sentence_embedding") if isinstance(output, Mapping) else output
         advice = "Name a module that returns embeddings."
         check_floating("a named module's output", z, "(n, d)", ndim=2, advice=advice)
         if z.requires_grad:

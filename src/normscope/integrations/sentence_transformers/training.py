@@ -73,7 +73,8 @@ class GradScale(Module):
     def __init__(self, power: float = 1.0, of: NormOf = "each") -> None:
         super().__init__()
         scale = interventions.GradScale(power, of=of)  # which checks them
-        self.power, self.of = scale.power, scale.of
+        self.power = scale.power
+        self.of: NormOf = scale.of
 
     def forward(self, features: dict[str, Tensor | Any], **kwargs: Any) -> dict[str, Tensor | Any]:
         """Scale the gradient of a batch's `sentence_embedding`, (n, d)."""
