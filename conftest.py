@@ -21,7 +21,10 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 _NEEDED = {
     "triton": "src/normscope/*/fused.py",
-    "sentence_transformers": "src/normscope/integrations/sentence_transformers.py",
+    "sentence_transformers": "src/normscope/integrations/sentence_transformers/*.py",
+    "transformers": "src/normscope/integrations/huggingface.py",
+    "cleanlab": "src/normscope/integrations/cleanlab.py",
+    "lightning": "src/normscope/integrations/lightning.py",
 }
 collect_ignore_glob = [files for package, files in _NEEDED.items() if not find_spec(package)]
 

@@ -301,3 +301,56 @@ def test_observe_never_makes_the_host_wait(shape, dtype) -> None:
         if name not in ("step", "rank", "rank_limit"):  # the rank comes later
             assert records[0][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
     assert records[2]["rank"] == pytest.approx(expected["rank"], rel=1e-5)
+
+
+def scaled_network(power: float) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), GradScale(power))
+
+
+def test_monitor_finds_the_power_of_the_grad_scale_that_rows_have_passed() -> None:
+    net, x = scaled_network(0.5), torch.randn(8, 6)
+    found, given = NormMonitor(), NormMonitor(power=0.5)
+    z = net(x)
+    z1, z2 = z.chunk(2)
+    whole = torch.cat([z1, z2])
+    whole.retain_grad()
+    info_nce(whole[:4], whole[4:]).backward()
+    for monitor in (found, given):
+        monitor.observe(whole, lr=0.1)
+    assert found.power == 0.5
+    assert found.summary()["growth_predicted"] == given.summary()["growth_predicted"] > 0
+
+
+def test_grad_scale_is_not_counted_twice_before_or_after_it() -> None:
+    # the gradient that reaches the network is one, wherever it is read
+    net, x = scaled_network(1.0), torch.randn(8, 6)
+    before = net[:-1](x)
+    before.retain_grad()
+    after = net[-1](before)
+    after.retain_grad()
+    info_nce(after[:4], after[4:]).backward()
+    grown = []
+    for z in (before, after):
+        monitor = NormMonitor()
+        monitor.observe(z, lr=0.1)
+        grown.append(monitor.summary()["growth_predicted"])
+    assert grown[0] == pytest.approx(grown[1], rel=1e-5)
+
+
+@pytest.mark.parametrize(("of", "message"), [(1.0, "passed none"), (0.5, "one of power 0.5")])
+def test_a_power_that_the_rows_have_not_passed_is_refused(of: float, message: str) -> None:
+    net = scaled_network(of)
+    z = net[:-1](torch.randn(8, 6)) if of == 1 else net(torch.randn(8, 6))
+    monitor = NormMonitor(power=1.0)
+    with pytest.raises(ValueError, match=f"output of a GradScale of power 1, got '.*{message}"):
+        monitor.observe(z, lr=0.1)
+    assert monitor.summary() == {}
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's
+def test_a_power_is_believed_where_no_graph_says_otherwise() -> None:
+    monitor = NormMonitor(power=1.0)
+    monitor.observe(torch.randn(8, 6), lr=0.1)
+    compiled = torch.compile(scaled_network(1.0), backend="aot_eager")
+    monitor.observe(compiled(torch.randn(8, 6)), lr=0.1)
+    assert len(monitor.records()) == 2

@@ -32,7 +32,9 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     devices: Annotated[int, typer.Option(help="processes, one per device")] = 1,
     workers: Annotated[int | None, typer.Option(help="processes that decode images")] = None,
-    log: Annotated[list[str] | None, typer.Option(help="also log to tensorboard or wandb")] = None,
+    log: Annotated[
+        list[str] | None, typer.Option(help="also log to tensorboard, wandb, mlflow or trackio")
+    ] = None,
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,

@@ -15,11 +15,11 @@ import torch
 from normscope import data
 from normscope._checks import check_number, invalid
 from normscope.engine.interrupts import Interrupts, Stopped
-from normscope.engine.loggers import check_loggers
 from normscope.engine.loop import Loop, Sitting
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 from normscope.engine.tuning import tuned
+from normscope.monitors.loggers import check_loggers
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
         data_root: where datasets are; see `normscope data list`.
         images: the dataset that `spec.data` names, if it is loaded already.
         workers: processes that decode images of large datasets.
-        loggers: in addition to metrics.jsonl: `"tensorboard"`, `"wandb"`.
+        loggers: in addition to metrics.jsonl: `"tensorboard"`, `"wandb"`, `"mlflow"`, `"trackio"`.
         checkpoint_seconds: seconds between checkpoints.
         until: a time of `time.monotonic` at which to stop, as on Ctrl-C.
         quiet: show nothing.

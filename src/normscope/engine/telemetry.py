@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from normscope._checks import invalid
-from normscope.engine.loggers import Jsonl, Logger, extra_logger
+from normscope.engine.loggers import Jsonl
 from normscope.engine.run_folder import RunFolder, truncate
 from normscope.engine.spec import RunSpec
 from normscope.methods import StepOutput
 from normscope.monitors import NormMonitor, on_host
+from normscope.monitors.loggers import Logger, open_logger
 
 if TYPE_CHECKING:
     from normscope.engine.progress import ProgressBar
@@ -67,7 +68,8 @@ class Telemetry:
         truncate(self.run.metrics, size)
         self._jsonl = Jsonl(self.run.metrics)
         self._loggers = [self._jsonl]
-        self._loggers += [extra_logger(name, self.run.path, self.spec) for name in self._names]
+        known = {"key": self.spec.hash, "config": self.spec.to_dict()}
+        self._loggers += [open_logger(name, self.run.path, **known) for name in self._names]
         if self._steps is not None:
             from normscope.engine.progress import ProgressBar  # rich is slow to import
 

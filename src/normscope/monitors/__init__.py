@@ -22,8 +22,18 @@ r"""Norm telemetry for any training loop: two lines, and the device never waits.
 Each function's docstring has the formula.
 """
 
+from normscope.monitors.loggers import LOGGERS, open_logger
 from normscope.monitors.norm_monitor import MONITORS, NormMonitor, on_host
 from normscope.monitors.observation import Observation
 from normscope.monitors.range_test import RangeTest, range_test
 
-__all__ = ["MONITORS", "NormMonitor", "Observation", "RangeTest", "on_host", "range_test"]
+__all__ = [
+    "LOGGERS",
+    "MONITORS",
+    "NormMonitor",
+    "Observation",
+    "RangeTest",
+    "on_host",
+    "open_logger",
+    "range_test",
+]

@@ -18,6 +18,7 @@ from normscope.monitors.growth import growth
 from normscope.monitors.norm_moments import norms
 from normscope.monitors.observation import Observation
 from normscope.monitors.rates import rates
+from normscope.monitors.scaled import grad_scale_behind, passed_no_grad_scale
 from normscope.monitors.turning import Turned, Turning
 
 MONITORS: dict[str, Callable[[Observation], dict[str, Tensor]]] = {
@@ -57,8 +58,9 @@ class NormMonitor:
     the next does not wait there either. With several processes, each monitor sees its own rows.
 
     Args:
-        power: of a GradScale between the network and the observed embeddings.
-        power_of: that GradScale's `of`.
+        power: of a GradScale between the network and the observed embeddings. By default it is
+            read from their graph, and is 0 if there is no GradScale, or no graph.
+        power_of: that GradScale's `of`, if `power` is given.
         classes: how many classes the labels have; without it there is no `norm_by_class`.
         weights: scale-invariant weights by name, read at each observation.
         layers: weights by name whose turning is measured at log points; `weights` by default. The
@@ -80,7 +82,7 @@ class NormMonitor:
     def __init__(
         self,
         *,
-        power: float = 0.0,
+        power: float | None = None,
         power_of: NormOf = "each",
         classes: int | None = None,
         weights: Mapping[str, Tensor] | None = None,
@@ -88,7 +90,10 @@ class NormMonitor:
         every: int = 1,
         keep: int = 1000,
     ) -> None:
-        self.power = check_number("power", power, "Without GradScale it is 0.", positive=False)
+        advice = "Without GradScale it is 0."
+        self._power_given = power is not None
+        self.power = check_number("power", power or 0.0, advice, positive=False)
+        self._graph_read = False
         check_norm_of("power_of", power_of)
         self.power_of: NormOf = power_of
         for argument, given in (("weights", weights), ("layers", layers)):
@@ -129,6 +134,11 @@ class NormMonitor:
             labels: classes, (n,), for `norm_by_class`.
             grad: gradient of the loss in z, (n, d), for growth; by default z.grad, which exists if
                 z is a leaf or `z.retain_grad()` was called.
+
+        Raises:
+            ValueError: if a `power` was given and z is not what a GradScale of it returned. The
+                gradient in what enters a GradScale holds the factor already. A leaf says nothing
+                about that: leave `power` out.
         """
         check_floating("z", z, "(n, d)", ndim=2)
         self.start()
@@ -136,6 +146,7 @@ class NormMonitor:
         self.step += 1
         if step % self.every:
             return {}
+        self._read_graph(z)
         if grad is None and (z.is_leaf or z.retains_grad):  # else asking for z.grad would warn
             grad = z.grad
         previous, square = self._previous or (step - 1, None)
@@ -160,6 +171,20 @@ class NormMonitor:
         numbers = torch.cat([v.reshape(-1) for v in values.values()])
         self._pending.append(_Pending(step, float(lr), shapes, numbers))
         return values
+
+    def _read_graph(self, z: Tensor) -> None:
+        """Find GradScale's power at the first z that has a graph, or compare it with the given."""
+        if self._graph_read or z.grad_fn is None:
+            return
+        found = grad_scale_behind(z)
+        if not self._power_given:
+            self.power, self.power_of = found or (0.0, "each")
+            self._alarms.power = self.power
+        elif self.power and (passed_no_grad_scale(z) if found is None else found[0] != self.power):
+            got = "embeddings that passed none" if found is None else f"one of power {found[0]:g}"
+            advice = "Observe what GradScale returns, and leave power out: it is found."
+            raise invalid("z", f"the output of a GradScale of power {self.power:g}", got, advice)
+        self._graph_read = True
 
     @property
     def layers(self) -> tuple[str, ...]:

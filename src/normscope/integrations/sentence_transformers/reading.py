@@ -8,22 +8,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.modules import Module
 from torch import Tensor
 
 from normscope._checks import invalid
 from normscope._sphere import safe_norm
 from normscope.confidence import EmbeddingTrust
 from normscope.evaluation import auroc
-
-try:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.evaluation import BaseEvaluator
-    from sentence_transformers.base.modules import Module, Normalize
-except ImportError as error:
-    raise ImportError(
-        "sentence-transformers 6 must be installed. "
-        "Install the extra: pip install 'normscope[sentence-transformers]'."
-    ) from error
+from normscope.integrations.sentence_transformers.pipeline import before_normalize
 
 __all__ = ["NormEvaluator", "NormTap", "raw_embeddings", "tapped"]
 
@@ -63,13 +57,9 @@ def tapped(model: SentenceTransformer) -> SentenceTransformer:
 
     Its modules are those of `model`, not copies; its embeddings are the same.
     """
-    children = list(model.named_children())
-    found = copy(model)
-    if not any(isinstance(module, NormTap) for _, module in children):
-        at = [i for i, (_, module) in enumerate(children) if isinstance(module, Normalize)]
-        children.insert(at[0] if at else len(children), ("norm_tap", NormTap()))
-        found._modules = dict(children)
-    return found
+    if any(isinstance(module, NormTap) for module in model.children()):
+        return copy(model)
+    return before_normalize(model, "norm_tap", NormTap())
 
 
 def raw_embeddings(
@@ -83,7 +73,7 @@ def raw_embeddings(
         batch_size: texts that are embedded at once.
         encode: further arguments of the model's `encode`, such as `prompt_name`.
     """
-    given = _listed(texts, least=1)
+    given = listed(texts, least=1)
     if not isinstance(model, SentenceTransformer):
         raise invalid("model", "a SentenceTransformer", model, "For others, pass rows to fit.")
     if changed := _CHANGES & set(encode):
@@ -123,7 +113,7 @@ class NormEvaluator(BaseEvaluator):
         super().__init__()
         if novel is not None and not isinstance(novel, Mapping):
             raise invalid("novel", "lists of texts by kind", novel, "Pass {'kind': texts}.")
-        self.texts, self.novel = _listed(texts, least=_LEAST), dict(novel or {})
+        self.texts, self.novel = listed(texts, least=_LEAST), dict(novel or {})
         self.batch_size, self.name = batch_size, name
         self.primary_metric = "novelty_auroc" if self.novel else "norm_mean"
 
@@ -163,7 +153,7 @@ class NormEvaluator(BaseEvaluator):
         return raw_embeddings(model, texts, batch_size=self.batch_size)
 
 
-def _listed(texts: Any, *, least: int) -> list[str]:
+def listed(texts: Any, *, least: int) -> list[str]:
     """Texts as a list, of so many at least."""
     found = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else []
     if len(found) < least or not all(isinstance(text, str) for text in found):
