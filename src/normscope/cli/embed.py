@@ -16,6 +16,8 @@ from torch import Tensor
 
 from normscope import data
 from normscope.cli.console import errors, out, refuse
+from normscope.cli.devices import HELP as DEVICES
+from normscope.cli.devices import device_named
 from normscope.engine.embedding_file import check_target, embedding_file
 from normscope.engine.encoder import Embedded, Encoder, load_encoder
 from normscope.engine.pixels import pixels
@@ -34,7 +36,7 @@ def embed(
         str | None, typer.Option(help="backbone, projector or predictor; default: the last")
     ] = None,
     batch: Annotated[int, typer.Option(help="images per forward pass", min=1)] = 256,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES)] = "auto",
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
@@ -55,7 +57,7 @@ def embed(
     layer where the loss acts, which is the default here.
     """
     check_target(target, force=force)
-    encoder = load_encoder(run, layer=layer).to(_device(device))
+    encoder = load_encoder(run, layer=layer).to(device_named(device))
     every = data.listed(images, data_root)
     columns = (TextColumn("images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     total, broken = 0.0, []
@@ -80,14 +82,6 @@ def embed(
         errors.print("Stopped. No embeddings were written.")
         raise typer.Exit(130) from None
     _tell(encoder, len(every), broken, total, target)
-
-
-def _device(name: str) -> str:
-    if name not in ("auto", "cpu", "cuda"):
-        refuse(f"--device must be auto, cpu or cuda, got {name!r}.")
-    if name == "cuda" and not torch.cuda.is_available():
-        refuse("--device must be cpu where there is no GPU, got 'cuda'.")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def _read(

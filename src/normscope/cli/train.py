@@ -12,11 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from normscope.cli.console import errors, out, refuse, say
+from normscope.cli.devices import HELP as DEVICES
+from normscope.cli.devices import device_named
 from normscope.cli.processes import first_process, run_processes
 from normscope.cli.spec_options import about, spec_from, with_spec_options
+from normscope.data import DATASETS, ImageArrays, load
 from normscope.engine import RunFolder, RunResult, RunSpec, Stopped
 from normscope.engine import train as train_run
-from normscope.engine.differences import differences, in_words, is_length
+from normscope.engine.differences import described, differences, is_length
+from normscope.engine.own_images import Fitted
+from normscope.engine.pace import in_words, seconds_on_cpu
 
 
 @with_spec_options("method", "options")
@@ -29,7 +34,7 @@ def train(
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="default: runs/<name>")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue from the checkpoint")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES)] = "auto",
     devices: Annotated[int, typer.Option(help="processes, one per device")] = 1,
     workers: Annotated[int | None, typer.Option(help="processes that decode images")] = None,
     log: Annotated[list[str] | None, typer.Option(help="also log to tensorboard or wandb")] = None,
@@ -54,13 +59,16 @@ def train(
     --epochs is another run, for the schedule spans it. Under torchrun it trains on all processes,
     on one machine or several.
     """
-    spec = spec_from({"method": method, **values}, set_ or [])
-    if device not in ("auto", "cpu", "cuda"):
-        refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
+    device = device_named(device)
     if devices < 1:
         refuse(f"--devices must be at least 1, got {devices}.")
     if devices > 1 and "WORLD_SIZE" not in os.environ:
         raise typer.Exit(run_processes(devices))
+    fit = spec_from({"method": method, **values}, set_ or [], device=device)
+    spec, images = fit.spec, None
+    if not quiet and first_process():
+        begun = resume and RunFolder(folder or Path("runs") / spec.name).spec_file.exists()
+        images = None if begun else _introduced(fit, device, data_root)
     if resume and folder is None and first_process():
         _say_if_longer(spec, Path("runs"))
     try:
@@ -70,6 +78,7 @@ def train(
             resume=resume,
             device=device,  # pyright: ignore[reportArgumentType]
             data_root=data_root,
+            images=images,
             workers=workers,
             loggers=log or (),
             checkpoint_seconds=checkpoint_seconds,
@@ -87,6 +96,21 @@ def train(
         refuse("loss must be a number, got NaN. The run diverged: lower --lr or --grad-scale.")
 
 
+def _introduced(fit: Fitted, device: str, data_root: Path | None) -> ImageArrays | None:
+    """Say what was chosen, what it cannot show and how long it takes; the images, if read."""
+    spec = fit.spec
+    for line in fit.reasons + fit.warnings:
+        say(errors, line)
+    known = DATASETS.get(spec.data)
+    if device != "cpu" or (known is not None and known.tiny):
+        return None
+    images = load(spec.data, data_root, side=spec.side)
+    took = in_words(seconds_on_cpu(spec, images))
+    what = f"{spec.epochs} epochs of {len(images.train):,} images of {images.side} pixels"
+    say(errors, f"It will take {took} on this CPU: {what}. --epochs shortens it.")
+    return images
+
+
 def _say_if_longer(spec: RunSpec, runs: Path) -> None:
     """Say so where --resume finds no run to go on with, but one of another length."""
     if (runs / spec.name).exists():
@@ -98,16 +122,17 @@ def _say_if_longer(spec: RunSpec, runs: Path) -> None:
             continue
         if is_length(found):
             line = (
-                f"{place.parent} is finished, with {in_words(found)}. Its schedule spans the whole "
-                f"run, so this is another run: it starts from epoch 1, in {runs / spec.name}."
+                f"{place.parent} is finished, with {described(found)}. Its schedule spans the "
+                f"whole run, so this is another run: it starts from epoch 1, in {runs / spec.name}."
             )
             errors.print(line, markup=False, highlight=False, soft_wrap=True)
             return
 
 
 def _print(result: RunResult) -> None:
+    knn = "no kNN" if math.isnan(result.knn) else f"kNN {result.knn:.1%}"
     line = (
-        f"kNN {result.knn:.1%}, test norm {result.norm:.3g}, loss {result.loss:.4f}, "
+        f"{knn}, test norm {result.norm:.3g}, loss {result.loss:.4f}, "
         f"{result.images_per_second:,.0f} images/s, {result.seconds:.0f} s of training "
         f"({result.waited / max(result.seconds, 1e-9):.0%} waiting for images): {result.folder}"
     )

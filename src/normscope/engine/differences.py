@@ -20,10 +20,10 @@ def differences(old: RunSpec, new: RunSpec) -> dict[str, tuple[Any, Any]]:
     return {name: (v, others[name]) for name, v in values.items() if v != others[name]}
 
 
-def in_words(found: dict[str, tuple[Any, Any]]) -> str:
+def described(found: dict[str, tuple[Any, Any]]) -> str:
     """Differences as text.
 
-    >>> in_words({"epochs": (25, 50), "options": ({}, {"dimension": 8})})
+    >>> described({"epochs": (25, 50), "options": ({}, {"dimension": 8})})
     'epochs 25 (now 50), options {} (now {"dimension": 8})'
     """
     shown = {name: [json.dumps(value) for value in pair] for name, pair in found.items()}

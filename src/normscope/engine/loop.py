@@ -70,6 +70,7 @@ class Loop:
         n, processes = len(images.train.labels), fabric.world_size
         self.plan = Plan(spec, n, rank=fabric.global_rank, world=processes)
         self.side = images.side
+        self._neighbours = spec.knn_k if images.labelled else None
         options = {"side": images.side, "workers": sitting.workers}
         self.train_images = data.source(images.train, fabric.device, **options)
         self.test_images = data.source(images.test, fabric.device, **options)
@@ -77,6 +78,9 @@ class Loop:
         self.generator = torch.Generator(fabric.device)
 
         method = build(spec, side=images.side)
+        if method.USES_CLASSES and not images.labelled:
+            advice = "Put the images into folders of classes, or take simclr."
+            raise invalid("method", "one that learns without classes", spec.method, advice)
         _check_processes(method, spec, processes)
         invariant = invariant_names(method, images.side)
         method.to(fabric.device)
@@ -99,7 +103,7 @@ class Loop:
             self.telemetry = Telemetry(
                 run,
                 spec,
-                classes=len(images.classes),
+                classes=len(images.classes) if images.labelled else None,
                 weights={name: parameters[name].detach() for name in sorted(invariant)},
                 layers={name: w for name, w in trained.items() if w.ndim > 1},
                 loggers=sitting.loggers,
@@ -177,7 +181,7 @@ class Loop:
         if evaluates:
             if self.fabric.is_global_zero:  # not in bfloat16, whose noise can outweigh features
                 splits = self.train_images, self.test_images
-                numbers |= knn_and_norm(self._kept, *splits, k=self.spec.knn_k)
+                numbers |= knn_and_norm(self._kept, *splits, k=self._neighbours)
             self.fabric.barrier()
         if self.telemetry:
             self.telemetry.flush()

@@ -12,7 +12,7 @@ from typing import IO, Any
 from normscope._checks import invalid
 from normscope._environment import hardware, versions
 from normscope._files import whole_file, without_nan
-from normscope.engine.differences import differences, in_words, is_length
+from normscope.engine.differences import described, differences, is_length
 from normscope.engine.spec import RunSpec
 
 
@@ -104,7 +104,7 @@ class RunFolder:
                 advice = "Name another folder, or remove this one."
                 if is_length(found):
                     advice = f"Its schedule spans the whole run. {advice}"
-                got = f"{self.path}, whose run has {in_words(found)}"
+                got = f"{self.path}, whose run has {described(found)}"
                 raise invalid("folder", "empty or this run's", got, advice)
             self.check_data(checksum)
             if not resume:

@@ -25,7 +25,7 @@ class Telemetry:
     Args:
         run: the folder.
         spec: the run's spec.
-        classes: number of classes.
+        classes: number of classes; None where there are none.
         weights: scale-invariant weights by name.
         layers: weights by name whose turning is measured.
         loggers: names of loggers besides JSONL.
@@ -38,7 +38,7 @@ class Telemetry:
         run: RunFolder,
         spec: RunSpec,
         *,
-        classes: int,
+        classes: int | None,
         weights: Mapping[str, Tensor],
         layers: Mapping[str, Tensor],
         loggers: Sequence[str],

@@ -83,6 +83,7 @@ class Method(nn.Module):
     FAST: ClassVar[Defaults]  # our own: steps of a known angle
     TINY: ClassVar[Tiny]
     HAS_PREDICTOR: ClassVar[bool] = False
+    USES_CLASSES: ClassVar[bool] = False
 
     backbone: nn.Module
     projector: nn.Sequential
