@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "Train a network, watch its norms, keep everything.",
     "evaluate": "Evaluate a trained network: kNN, linear probe and norms, layer by layer.",
     "embed": "Embed new images with a trained network: raw embeddings and their norms.",
+    "export": "Write a trained network for other programs: ONNX, timm, or a folder to share.",
     "score": "Give each embedding a confidence and a novelty, by its norm among a reference's.",
     "report": "One self-contained HTML page on a run, on several, or on results.",
     "reproduce": "Compute the paper's figures and tables, and judge its claims.",
