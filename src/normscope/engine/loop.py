@@ -15,6 +15,7 @@ from torch import Tensor
 from normscope import data
 from normscope._checks import invalid
 from normscope._kernels import runs_kernels
+from normscope._precision import widened
 from normscope.augment import PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
@@ -197,7 +198,7 @@ class Loop:
 
     def _mean(self, losses: list[Tensor]) -> Tensor:
         """Over micro-batches and processes."""
-        return self.fabric.all_reduce(torch.stack(losses).double().mean(), reduce_op="mean")
+        return self.fabric.all_reduce(widened(torch.stack(losses)).mean(), reduce_op="mean")
 
     def _lap(self) -> None:
         """Add the time since the last call (or the epoch's start) to the training time."""
@@ -221,6 +222,11 @@ class Loop:
             return False
         asked = torch.tensor(float(own), device=self.fabric.device)
         return bool(self.fabric.all_reduce(asked, reduce_op="sum") > 0)
+
+    def say_stopping(self) -> None:
+        """Say that the run stops after the step in progress, which may take minutes."""
+        if self.telemetry:
+            self.telemetry.say("finishing the step, then saving; once more stops without saving")
 
     def _stop(self, interrupts: Interrupts) -> None:
         self._save()

@@ -68,8 +68,9 @@ class Fitted:
 def fitted(given: Mapping[str, Any], *, device: str) -> Fitted:
     """A spec whose missing settings fit its images, where these are the user's own.
 
-    Chosen are the network and the side, unless a network is given, the epochs, the batch and the
-    kNN's neighbours. Other datasets, and the recipe `as_coded`, keep the defaults of `RunSpec`.
+    Chosen are the network and the side, unless a network is given; the recipe, unless it or a rate
+    is given; the epochs, the batch and the kNN's neighbours. Other datasets, and the recipe
+    `as_coded`, keep the defaults of `RunSpec`.
 
     Args:
         given: settings of a spec.
@@ -84,6 +85,9 @@ def fitted(given: Mapping[str, Any], *, device: str) -> Fitted:
         return Fitted(RunSpec(**given), [], [])
     images = OwnImages.of(name)
     chosen, why = _network(images, given, on_cpu=device == "cpu")
+    if not given.keys() & {"recipe", "optimizer", "lr", "weight_decay"}:
+        # so few steps at the text's rates hardly move the weights; see docs/your-images.md
+        chosen["recipe"] = "fast"
     chosen |= _sizes(images, on_cpu=device == "cpu")
     chosen = {name: value for name, value in chosen.items() if name not in given}
     spec = RunSpec(**{**given, **chosen})

@@ -98,7 +98,7 @@ def train(
         refusal = fabric.broadcast(refusal)  # else the other processes would wait for ever
         if refusal is not None:
             raise refusal
-        interrupts = stack.enter_context(Interrupts())
+        interrupts = stack.enter_context(Interrupts(loop.say_stopping))
         stack.callback(loop.close)
         loop.open()
         loop.train(interrupts)

@@ -112,12 +112,13 @@ class Telemetry:
         here = {name: place[name] for name in ("epoch", "step")}
         for line in self.monitor.alarms[before[0] :]:
             self.log("alarm", {**here, "line": line})
-            self._tell(f"warning: {line}")
+            self.say(f"warning: {line}")
         for line in self.monitor.withdrawn[before[1] :]:
             self.log("withdrawn", {**here, "line": line})
-            self._tell(line)
+            self.say(line)
 
-    def _tell(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line above the bar, if there is one."""
         if self._bar:
             self._bar.line(line)
 
