@@ -187,7 +187,8 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     refused = normscope(*words, 2, "--out", first)
     assert refused.returncode == 2
     assert differing in refused.stderr
-    assert "Its schedule spans the whole run. Name another folder" in refused.stderr
+    assert "Its rate fell to zero over 1 epochs, which cannot be undone." in refused.stderr
+    assert "needs --horizon-epochs 2 and --warmup-epochs from the start" in refused.stderr
     anew = normscope(*words, 2)
     assert anew.returncode == 0
     (second,) = set(Path("runs").iterdir()) - {first}

@@ -19,7 +19,7 @@ from normscope.cli.spec_options import about, spec_from, with_spec_options
 from normscope.data import DATASETS, ImageArrays, load
 from normscope.engine import RunFolder, RunResult, RunSpec, Stopped
 from normscope.engine import train as train_run
-from normscope.engine.differences import described, differences, is_length
+from normscope.engine.differences import described, differences, extends, how_to_extend, is_length
 from normscope.engine.own_images import Fitted
 from normscope.engine.pace import in_words, seconds_on_cpu
 
@@ -53,11 +53,15 @@ def train(
     normscope train simsiam --data cifar10 --cut 9 --recipe as_coded
     normscope train simclr --data cifar10 --grad-scale 1 --devices 2
     normscope train moco_v2 --data cifar10 --set queue=8192 --set knn_k=100
+    normscope train simclr --data folder:photos                your own images, in any layout
 
     Writes spec.json, metrics.jsonl, checkpoint.pt, encoder.safetensors and result.json to
-    runs/<name>/. Ctrl-C saves first; the same command with --resume continues. A run of other
-    --epochs is another run, for the schedule spans it. Under torchrun it trains on all processes,
-    on one machine or several.
+    runs/<name>/. Ctrl-C saves first; the same command with --resume continues. With more --epochs
+    it extends a finished run, if --horizon-epochs and --warmup-epochs said from the start how long
+    the schedule is; else the rate has fallen to zero, and more epochs are another run. Under
+    torchrun it trains on all processes, on one machine or several.
+
+    Of your own images (--data folder:PATH) it chooses network, side, recipe, epochs and batch.
     """
     device = device_named(device)
     if devices < 1:
@@ -66,11 +70,11 @@ def train(
         raise typer.Exit(run_processes(devices))
     fit = spec_from({"method": method, **values}, set_ or [], device=device)
     spec, images = fit.spec, None
+    if resume and folder is None:
+        folder = _run_to_extend(spec, Path("runs"))
     if not quiet and first_process():
         begun = resume and RunFolder(folder or Path("runs") / spec.name).spec_file.exists()
         images = None if begun else _introduced(fit, device, data_root)
-    if resume and folder is None and first_process():
-        _say_if_longer(spec, Path("runs"))
     try:
         result = train_run(
             spec,
@@ -111,22 +115,35 @@ def _introduced(fit: Fitted, device: str, data_root: Path | None) -> ImageArrays
     return images
 
 
-def _say_if_longer(spec: RunSpec, runs: Path) -> None:
-    """Say so where --resume finds no run to go on with, but one of another length."""
+def _run_to_extend(spec: RunSpec, runs: Path) -> Path | None:
+    """The finished run that --resume makes longer, where the spec has none of its own.
+
+    Where there is one of another length alone, says why it cannot be extended.
+    """
     if (runs / spec.name).exists():
-        return
+        return None
     for place in sorted(runs.glob("*/result.json")):
         try:
-            found = differences(RunFolder(place.parent).spec(), spec)
+            old = RunFolder(place.parent).spec()
         except ValueError:  # of another version
             continue
-        if is_length(found):
-            line = (
-                f"{place.parent} is finished, with {described(found)}. Its schedule spans the "
-                f"whole run, so this is another run: it starts from epoch 1, in {runs / spec.name}."
-            )
-            errors.print(line, markup=False, highlight=False, soft_wrap=True)
-            return
+        found = differences(old, spec)
+        if not is_length(found):
+            continue
+        if extends(old, spec):
+            _say(f"{place.parent} goes on from epoch {old.epochs + 1} to {spec.epochs}.")
+            return place.parent
+        _say(
+            f"{place.parent} is finished, with {described(found)}. {how_to_extend(old, spec)} "
+            f"This is another run: it starts from epoch 1, in {runs / spec.name}."
+        )
+        return None
+    return None
+
+
+def _say(line: str) -> None:
+    if first_process():
+        say(errors, line)
 
 
 def _print(result: RunResult) -> None:

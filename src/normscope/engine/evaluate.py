@@ -98,7 +98,7 @@ def _evaluated(
         raise invalid("run", "a run with a checkpoint", str(run.path), "Train it first.")
     images = data.load(spec.data, data_root, side=spec.side)
     run.check_data(images.checksum)
-    state = checkpoint.load(run.checkpoint, spec)
+    state = checkpoint.load(run.checkpoint, spec, shorter=run.shorter_hashes())
     method = build(spec, side=images.side)
     checkpoint.load_weights_(state, method, "average" if spec.average else "method")
     method.to(device)

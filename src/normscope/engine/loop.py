@@ -253,7 +253,8 @@ class Loop:
     def open(self) -> None:
         """Restore the run's state, and open its logs."""
         if self.run.checkpoint.exists():
-            state = checkpoint.load(self.run.checkpoint, self.spec)
+            shorter = self.run.shorter_hashes()
+            state = checkpoint.load(self.run.checkpoint, self.spec, shorter=shorter)
             values = checkpoint.restore_(state, self.method, self.optimizer)
             if self.average:
                 checkpoint.load_weights_(state, self.average.network, "average")

@@ -84,6 +84,7 @@ class Method(nn.Module):
     TINY: ClassVar[Tiny]
     HAS_PREDICTOR: ClassVar[bool] = False
     USES_CLASSES: ClassVar[bool] = False
+    SPANS_RUN: ClassVar[bool] = False  # whether `after_step` depends on the run's length
 
     backbone: nn.Module
     projector: nn.Sequential
