@@ -98,11 +98,11 @@ def run(program: Callable[[], Any] = app) -> None:
     signal.signal(signal.SIGTERM, _end)
     try:
         program()
-    except SystemExit as end:
-        status = end.code
-    except KeyboardInterrupt:
-        status = 130
-        if first_process():
+    except (SystemExit, KeyboardInterrupt) as end:
+        status = end.code if isinstance(end, SystemExit) else 130
+        # typer makes a silent exit of Ctrl-C; a command that says more has its own
+        cause = getattr(end.__context__, "__cause__", None)
+        if first_process() and isinstance(cause or end, KeyboardInterrupt):
             errors.print("Stopped.")
     except (ValueError, OSError, MemoryError) as error:
         status = 2
