@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder
@@ -196,3 +197,21 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     assert anew.stderr.count("\n") == 1
     assert anew.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
     assert normscope(*words, 2).stderr == ""  # finished: nothing to say
+
+
+def test_own_images_come_with_what_was_chosen_and_how_long_it_takes(tmp_path: Path) -> None:
+    folder, run = tmp_path / "photos", tmp_path / "run"
+    folder.mkdir()
+    for i in range(12):
+        Image.new("RGB", (40 + i, 40), (20 * i, 100, 50)).save(folder / f"{i}.jpg")
+    words = ["train", "simclr", "--data", f"folder:{folder}", "--epochs", 1, "--out", run]
+    done = normscope(*words, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    chosen, classes, time_needed, *_ = done.stderr.splitlines()
+    assert chosen.startswith("Chosen for 10 training and 2 test images on a CPU: net resnet10_narr")
+    assert classes.startswith("There are no classes")
+    assert time_needed.startswith("It will take some 10 seconds on this CPU: an epoch of 10 images")
+    assert done.stdout.startswith("no kNN, test norm ")
+    again = normscope(*words, "--device", "cpu", "--resume")  # finished: nothing to introduce
+    assert again.stderr == ""
+    assert again.stdout == done.stdout

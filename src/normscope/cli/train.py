@@ -110,7 +110,8 @@ def _introduced(fit: Fitted, device: str, data_root: Path | None) -> ImageArrays
         return None
     images = load(spec.data, data_root, side=spec.side)
     took = in_words(seconds_on_cpu(spec, images))
-    what = f"{spec.epochs} epochs of {len(images.train):,} images of {images.side} pixels"
+    passes = "an epoch" if spec.epochs == 1 else f"{spec.epochs} epochs"
+    what = f"{passes} of {len(images.train):,} images of {images.side} pixels"
     say(errors, f"It will take {took} on this CPU: {what}. --epochs shortens it.")
     return images
 
