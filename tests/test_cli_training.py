@@ -76,7 +76,7 @@ def test_train_then_evaluate_leaves_every_file(tmp_path: Path) -> None:
         (["train", "simclr", "--epochs", "2", "--set", "epochs=3"], "not repeat another option"),
         (["train", "simclr", "--set", "method=byol"], "not repeat another option, got 'method'"),
         (["train", "simclr", "--devices", "0"], "--devices must be at least 1"),
-        (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
+        (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu, cuda or mps"),
         (["train", "simclr", "--batch", "4096"], "batch must be at most the 1347"),
         (["train", "simclr", "--log", "paper"], "loggers must be among"),
         (["train", "simclr", "--out", "/dev/null/x"], "folder must be"),

@@ -125,7 +125,8 @@ class BegunEmbeddings:
     def close(self) -> None:
         """Close the file, and leave nothing where there are no rows."""
         self._rows.close()
-        if not self.done:
+        rows = self.folder / "rows.f32"  # `done` may lag behind, where Ctrl-C came between
+        if not (rows.exists() and rows.stat().st_size):
             self.remove()
 
     def remove(self) -> None:
