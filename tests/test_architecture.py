@@ -15,7 +15,10 @@ import normscope_paper
 SOURCE = Path(normscope.__file__).parent
 PAPER = Path(normscope_paper.__file__).parent
 # small, and open to all
-PRIVATE = {"_checks", "_environment", "_files", "_kernels", "_sphere", "_threads", "_typed"}
+PRIVATE = {
+    *("_checks", "_environment", "_files", "_kernels", "_precision", "_sphere", "_threads"),
+    "_typed",
+}
 
 # folder -> the other folders of ours that it may import
 MAY_IMPORT: dict[str, set[str]] = {

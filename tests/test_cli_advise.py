@@ -29,7 +29,7 @@ def test_advise_prints_one_line_and_draws_a_figure(tmp_path: Path) -> None:
     ("words", "line"),
     [
         (["simlcr"], "Did you mean 'simclr'?"),
-        (["simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
+        (["simclr", "--device", "tpu"], "--device must be auto, cpu, cuda or mps"),
         (["simclr", "--out", "range.pdf"], "--out must end in .png, got 'range.pdf'"),
         (["simclr", "--steps", "3"], "steps must be an integer of at least 36, got 3"),
         (["simclr", "--steps", "40"], "steps must be enough to reach an lr that is too high"),

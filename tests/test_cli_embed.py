@@ -120,16 +120,49 @@ def test_refusals_come_before_any_work(run: Path, photos: Path, tmp_path: Path) 
         assert len(found["norm"]) == 5
 
 
-def test_ctrl_c_leaves_no_file(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.parquet"
-    # one image a pass takes minutes
-    words = ["embed", str(run), "digits", "--batch", "1", "--out", str(out)]
-    process = subprocess.Popen([*FRESH, *words], stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 120
-    while not list(tmp_path.glob(".*.partial")) and time.monotonic() < end:
-        time.sleep(0.01)
-    process.send_signal(2)
+def begun(out: Path, *words: object) -> subprocess.Popen[str]:
+    """A process that embeds the digits, once some of the rows are on the disk."""
+    command = [*FRESH, "embed", *map(str, words), "--out", str(out), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    rows, end = Path(f"{out}.begun/rows.f32"), time.monotonic() + 120
+    while not (rows.exists() and rows.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.005)
+    return process
+
+
+@pytest.mark.parametrize(("suffix", "number"), [(".parquet", 2), (".npz", 9)])
+def test_what_was_stopped_or_killed_goes_on_to_the_same_file(
+    run: Path, tmp_path: Path, suffix: str, number: int
+) -> None:
+    folder, whole, out = tmp_path / "images", tmp_path / f"whole{suffix}", tmp_path / f"out{suffix}"
+    folder.mkdir()
+    for i, pixels in enumerate(data.load("digits").test.images):
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(folder / f"{i:03}.png")
+    (folder / "000.png").write_bytes(b"no image")
+    words = [run, folder, "--batch", 1]
+    assert normscope("embed", *words, "--out", whole, "--device", "cpu").returncode == 0
+    process = begun(out, *words)
+    process.send_signal(number)
     errors = process.communicate()[1]
-    assert process.returncode == 130
-    assert errors == "Stopped. No embeddings were written.\n"
-    assert not list(tmp_path.iterdir())
+    assert process.returncode == (130 if number == 2 else -9)
+    kept = Path(f"{out}.begun")
+    done = (kept / "rows.f32").stat().st_size // (4 * 65)
+    assert 0 < done < 450
+    assert not out.exists()
+    if number == 2:
+        assert errors.startswith(f"Stopped. Of 450 images, those done are kept in {kept}.")
+        assert errors.rstrip().endswith("--resume")
+    with (kept / "rows.f32").open("ab") as file:
+        file.write(b"torn")  # as a crash may leave it
+    refused = normscope("embed", *words, "--out", out, "--device", "cpu")
+    assert refused.returncode == 2
+    assert "--resume goes on with them" in refused.stderr
+    other = normscope("embed", run, folder, "--batch", 2, "--out", out, "--resume")
+    assert "begun by the same command, got 'another batch'" in other.stderr
+    done = normscope("embed", *words, "--out", out, "--device", "cpu", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert f"1 of 450 images could not be read. The first: {folder / '000.png'}" in done.stderr
+    assert out.read_bytes() == whole.read_bytes()
+    assert not kept.exists()
+    again = normscope("embed", *words, "--out", out, "--resume")
+    assert again.stdout == f"{out} is complete: there is nothing to go on with.\n"

@@ -46,3 +46,34 @@ def test_ctrl_c_in_the_first_seconds_is_one_line(delay: float, tmp_path: Path) -
     errors = process.communicate()[1]
     assert errors == "Stopped.\n"
     assert process.returncode == 130
+
+
+def test_an_import_that_ctrl_c_breaks_is_one_line_too(tmp_path: Path) -> None:
+    """Extensions may raise an ImportError where they are interrupted."""
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('cannot load module more than once per process')\n"
+    )
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from normscope._start import run; run()"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path), "train", "simclr"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "Stopped.\n")
+
+
+def test_ctrl_c_while_a_command_prepares_is_one_line(tmp_path: Path) -> None:
+    """Before training begins; typer alone would say nothing."""
+    code = f"""
+import os, signal, sys
+sys.argv = ["normscope", "train", "simclr", "--data", "npz:{tmp_path / "digits.npz"}"]
+from normscope.data import arrays
+arrays.check_file = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+from normscope._start import run
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "Stopped.\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder
@@ -75,7 +76,7 @@ def test_train_then_evaluate_leaves_every_file(tmp_path: Path) -> None:
         (["train", "simclr", "--epochs", "2", "--set", "epochs=3"], "not repeat another option"),
         (["train", "simclr", "--set", "method=byol"], "not repeat another option, got 'method'"),
         (["train", "simclr", "--devices", "0"], "--devices must be at least 1"),
-        (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu or cuda"),
+        (["train", "simclr", "--device", "tpu"], "--device must be auto, cpu, cuda or mps"),
         (["train", "simclr", "--batch", "4096"], "batch must be at most the 1347"),
         (["train", "simclr", "--log", "paper"], "loggers must be among"),
         (["train", "simclr", "--out", "/dev/null/x"], "folder must be"),
@@ -187,7 +188,8 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     refused = normscope(*words, 2, "--out", first)
     assert refused.returncode == 2
     assert differing in refused.stderr
-    assert "Its schedule spans the whole run. Name another folder" in refused.stderr
+    assert "Its rate fell to zero over 1 epochs, which cannot be undone." in refused.stderr
+    assert "needs --horizon-epochs 2 and --warmup-epochs from the start" in refused.stderr
     anew = normscope(*words, 2)
     assert anew.returncode == 0
     (second,) = set(Path("runs").iterdir()) - {first}
@@ -195,3 +197,21 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     assert anew.stderr.count("\n") == 1
     assert anew.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
     assert normscope(*words, 2).stderr == ""  # finished: nothing to say
+
+
+def test_own_images_come_with_what_was_chosen_and_how_long_it_takes(tmp_path: Path) -> None:
+    folder, run = tmp_path / "photos", tmp_path / "run"
+    folder.mkdir()
+    for i in range(12):
+        Image.new("RGB", (40 + i, 40), (20 * i, 100, 50)).save(folder / f"{i}.jpg")
+    words = ["train", "simclr", "--data", f"folder:{folder}", "--epochs", 1, "--out", run]
+    done = normscope(*words, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    chosen, classes, time_needed, *_ = done.stderr.splitlines()
+    assert chosen.startswith("Chosen for 10 training and 2 test images on a CPU: net resnet10_narr")
+    assert classes.startswith("There are no classes")
+    assert time_needed.startswith("It will take some 10 seconds on this CPU: an epoch of 10 images")
+    assert done.stdout.startswith("no kNN, test norm ")
+    again = normscope(*words, "--device", "cpu", "--resume")  # finished: nothing to introduce
+    assert again.stderr == ""
+    assert again.stdout == done.stdout

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from normscope._precision import has_float64, widened
+
 
 def safe_norm(z: Tensor) -> Tensor:
     r"""$\|z\|$ over the last dimension, (..., 1), in float32 or wider, of any size.
 
     Squares of entries beyond 1e19 overflow float32, and below 1e-23 vanish in it; so they are
-    summed in float64, and where even that is too narrow the largest entry is taken out first.
+    summed in float64, and where even that is too narrow, or a device has none, the largest entry
+    is taken out first.
 
     >>> safe_norm(torch.tensor([[3e30, 4e30], [0.0, 0.0]]))
     tensor([[5.0000e+30],
@@ -35,7 +38,7 @@ def norm_factor(norm: Tensor, power: float, of: str) -> Tensor:
     nonzero = norm != 0
     base = norm.where(nonzero, 1.0)
     if of != "each":
-        mean = norm.double().mean()  # a sum of float32 may be beyond it
+        mean = widened(norm).mean()  # a sum of float32 may be beyond it
         mean = mean.where(mean != 0, 1.0)
         base = mean.expand_as(norm) if of == "mean" else base / mean
     return torch.where(nonzero, base**power, 0.0).to(norm.dtype)
@@ -62,9 +65,10 @@ def unit(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _length(z: Tensor) -> Tensor:
-    if z.dtype != torch.float64:
+    if z.dtype != torch.float64 and has_float64(z.device):
         length = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=torch.float64)
         return length.to(torch.float32)
+    z = z.to(torch.promote_types(z.dtype, torch.float32))
     largest = z.abs().amax(-1, keepdim=True)
     largest = largest.where((largest > 0) & largest.isfinite(), 1.0)
     return largest * torch.linalg.vector_norm(z / largest, dim=-1, keepdim=True)

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def lazy(tmp_path: Path, write_images) -> Split:
     write_images(tmp_path, each=4, sizes=[(50, 40), (40, 60)])
-    return read_folder(tmp_path, "own", side=32).train
+    return read_folder(tmp_path, "own", side=32, lazy=True).train
 
 
 def arrays() -> Split:
@@ -89,7 +89,7 @@ def test_streamed_brings_large_images_down_to_four_times_the_side(lazy: Split) -
 
 def test_streamed_puts_a_batch_together_from_many_pieces(tmp_path: Path, write_images) -> None:
     write_images(tmp_path, each=40, sizes=[(16, 16), (20, 14)])
-    split = read_folder(tmp_path, "own", side=16).train
+    split = read_folder(tmp_path, "own", side=16, lazy=True).train
     assert isinstance(split.images, LazyImages)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
     batches = streamed(split, workers=2).batches([order.split(70), order.split(33)])
@@ -111,7 +111,7 @@ def test_pieces_of_large_images_are_small() -> None:
 
 def test_streamed_takes_large_images_a_few_at_a_time(tmp_path: Path, write_images) -> None:
     write_images(tmp_path, each=4, sizes=[(720, 900), (600, 500)])
-    split = read_folder(tmp_path, "own", side=224).train
+    split = read_folder(tmp_path, "own", side=224, lazy=True).train
     assert isinstance(split.images, LazyImages)
     [batch] = streamed(split, side=224).batches([[torch.arange(8)]])
     assert batch.sizes is not None
@@ -174,7 +174,7 @@ import torch
 from pathlib import Path
 from normscope.data import source
 from normscope.data.folders import read_folder
-split = read_folder(Path({str(tmp_path)!r}), "own", side=224).train
+split = read_folder(Path({str(tmp_path)!r}), "own", side=224, lazy=True).train
 next(source(split, torch.device("cpu"), side=224, workers=2).batches([torch.arange(80).split(40)]))
 """
     small = 'mount -t tmpfs -o size=1M tmpfs /dev/shm || exit 77; exec "$@"'
@@ -201,7 +201,7 @@ from pathlib import Path
 from normscope.data import source
 from normscope.data.folders import read_folder
 if __name__ == "__main__":
-    split = read_folder(Path(sys.argv[1]), "own", side=32).train
+    split = read_folder(Path(sys.argv[1]), "own", side=32, lazy=True).train
     stream = source(split, torch.device("cpu"), side=16, workers=1)
     for _ in stream.batches(torch.arange(8).split(2) for _ in range(10**9)):
         print("going", flush=True)

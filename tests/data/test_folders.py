@@ -42,7 +42,7 @@ def test_folder_side_is_the_largest_below_the_median_shorter_side(
 
 def test_folder_images_stay_in_files_when_told_a_side(tmp_path: Path, write_images) -> None:
     write_images(tmp_path, each=2, sizes=[(30, 50), (60, 40)])
-    arrays = folders.read_folder(tmp_path, "own", side=32)
+    arrays = folders.read_folder(tmp_path, "own", side=32, lazy=True)
     images = pickle.loads(pickle.dumps(arrays.train.images))
     assert isinstance(images, data.LazyImages)
     assert len(images) == 4
@@ -51,7 +51,7 @@ def test_folder_images_stay_in_files_when_told_a_side(tmp_path: Path, write_imag
     np.testing.assert_array_equal(images[3], exact)
     before = arrays.checksum
     Image.new("RGB", (9, 9)).save(tmp_path / "test" / "a" / "0.png")
-    assert folders.read_folder(tmp_path, "own", side=32).checksum != before
+    assert folders.read_folder(tmp_path, "own", side=32, lazy=True).checksum != before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
@@ -59,7 +59,7 @@ def test_names_that_are_no_text_are_read(tmp_path: Path, write_images) -> None:
     write_images(tmp_path, each=2, sizes=[(40, 40)])
     first = tmp_path / "train" / "a" / "0.png"
     first.rename(os.fsdecode(os.fsencode(first.parent) + b"/\xff.png"))
-    images = folders.read_folder(tmp_path, "own", side=32).train.images
+    images = folders.read_folder(tmp_path, "own", side=32, lazy=True).train.images
     assert [images[i].shape for i in range(4)] == [(40, 40, 3)] * 4
 
 

@@ -24,7 +24,7 @@ from normscope.data import source
 from normscope.data.folders import read_folder
 
 def main():
-    split = read_folder(Path(sys.argv[1]), "own", side=32).train
+    split = read_folder(Path(sys.argv[1]), "own", side=32, lazy=True).train
     stream = source(split, torch.device("cpu"), side=16, workers=1)
     print("starting", flush=True)
     for _ in stream.batches(torch.arange(8).split(2) for _ in range(10**9)):
@@ -115,7 +115,7 @@ def test_streamed_tells_a_broken_image_in_one_line_and_goes_on(
     tmp_path: Path, write_images, workers: int
 ) -> None:
     write_images(tmp_path, each=2, sizes=[(40, 40)])
-    split = read_folder(tmp_path, "own", side=32).train
+    split = read_folder(tmp_path, "own", side=32, lazy=True).train
     stream = source(split, torch.device("cpu"), side=16, workers=workers)
     assert isinstance(stream, Streamed)
     assert len(list(stream.batches([[torch.tensor([3])]]))) == 1
@@ -135,7 +135,7 @@ def test_streamed_tells_a_broken_image_in_one_line_and_goes_on(
 def test_workers_end_with_a_stream_that_met_a_broken_image(tmp_path: Path, write_images) -> None:
     write_images(tmp_path, each=2, sizes=[(40, 40)])
     (tmp_path / "train" / "b" / "1.png").write_bytes(b"garbage")
-    split = read_folder(tmp_path, "own", side=32).train
+    split = read_folder(tmp_path, "own", side=32, lazy=True).train
     others = set(multiprocessing.active_children())
     gc.disable()  # nor does it need a collector of garbage
     try:

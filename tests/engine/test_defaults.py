@@ -16,6 +16,9 @@ from normscope.methods import METHODS, Defaults
 
 # what nearly all share, filled in as the spec of a thousand epochs on CIFAR-10 shows it
 COMMON: dict[str, Any] = {
+    "side": None,
+    "small_views": 0.0,
+    "average": 0.0,
     "net": "resnet50",  # C.1
     "epochs": 1000,
     "accumulate": 1,

@@ -201,7 +201,7 @@ def test_gallery_shows_images_in_files_as_the_network_sees_them(tmp_path: Path) 
             place = tmp_path / kind / "ab"[i % 2] / f"{i}.png"
             place.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(rng.integers(256, size=size, dtype=np.uint8)).save(place)
-    images = read_folder(tmp_path, "own", side=32)
+    images = read_folder(tmp_path, "own", side=32, lazy=True)
     shown = evaluate_norms.gallery(images, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4, bool))
     assert shown["highest"].shape == shown["lowest"].shape == (2, 10, 32, 32, 3)
     [seen] = source(images.test, torch.device("cpu"), side=32, workers=0).evaluation_batches(4)

@@ -115,7 +115,7 @@ def write_pictures(folder: Path, *, train: int) -> None:
 
 def test_images_from_files_arrive_on_the_gpu_as_they_are(tmp_path: Path) -> None:
     write_pictures(tmp_path, train=200)
-    split = read_folder(tmp_path, "own", side=32).train
+    split = read_folder(tmp_path, "own", side=32, lazy=True).train
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     epochs = [order.split(70), order.flip(0).split(7), order.split(64)]  # more than slots hold
     expected = list(source(split, torch.device("cpu"), side=32, workers=0).batches(epochs))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.bits import assert_same  # pyright: ignore[reportMissingImports]
 
 from normscope.engine import RunFolder, RunResult, RunSpec, Stopped, evaluate, loop, train
@@ -306,3 +307,51 @@ def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+PLAN = {"warmup_epochs": 1.0, "horizon_epochs": 5.0, "log_every": 3}
+
+
+def test_a_finished_run_is_extended_to_the_weights_of_the_longer_one(tmp_path: Path) -> None:
+    short, long = (RunSpec(epochs=epochs, **PLAN) for epochs in (2, 4))
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    options = {"device": "cpu", "quiet": True}
+    train(long, folder=whole, **options)
+    first = train(short, folder=folder, **options)
+    with pytest.raises(ValueError, match="empty or this run's"):
+        train(long, folder=folder, **options)  # without resume
+    second = train(long, folder=folder, resume=True, **options)
+    assert (first.steps, second.steps) == (42, 84)
+    one, other = (load_file(place / "encoder.safetensors") for place in (folder, whole))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    assert evaluate(folder)["epoch"] == 4
+    assert train(long, folder=folder, resume=True, **options) == second
+
+
+def test_an_extension_that_was_killed_before_it_saved_goes_on(tmp_path: Path) -> None:
+    short, long = (RunSpec(epochs=epochs, **PLAN) for epochs in (1, 2))
+    run = RunFolder(tmp_path / "run")
+    train(short, folder=run.path, device="cpu", quiet=True)
+    with run.locked():
+        run.begin(long, resume=True, checksum=run.made()["data_checksum"], device="cpu")
+    assert not run.result_file.exists()
+    assert train(long, folder=run.path, resume=True, device="cpu", quiet=True).steps == 42
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ({"epochs": 2}, {"epochs": 4}, "Its rate fell to zero over 2 epochs"),
+        ({"horizon_epochs": 2.0}, {"horizon_epochs": 2.0}, "Its rate is zero after 2 epochs"),
+        ({"method": "byol"}, {"method": "byol"}, "Its momentum rises over the whole run"),
+    ],
+)
+def test_what_cannot_be_extended_says_why(tmp_path: Path, old, new, why: str) -> None:
+    plan = {} if old == {"epochs": 2} else PLAN
+    specs = [RunSpec(**{**plan, "epochs": e, **v}) for e, v in ((2, old), (4, new))]
+    run = RunFolder(tmp_path / "run")
+    with run.locked():
+        run.begin(specs[0], resume=False, checksum="", device="cpu")
+        with pytest.raises(ValueError, match=why):
+            run.begin(specs[1], resume=True, checksum="", device="cpu")

@@ -37,7 +37,7 @@ def test_grad_scale_divides_the_rate_by_six_and_warms_up_longer() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_spec_is_whole_and_survives_json(method: str) -> None:
     spec = RunSpec(method=method, data="cifar10", epochs=3)
-    may_be_none = {"predictor_lr"}
+    may_be_none = {"predictor_lr", "side"}
     assert all(getattr(spec, f.name) is not None for f in fields(spec) if f.name not in may_be_none)
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec
@@ -65,6 +65,7 @@ def test_a_new_field_cannot_rename_stored_runs_by_accident() -> None:
         "grad_scale_of",
         "scalar_lr",
         "orthogonal",
+        "side",
         "small_views",
         "average",
     }

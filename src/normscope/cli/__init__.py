@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "Train a network, watch its norms, keep everything.",
     "evaluate": "Evaluate a trained network: kNN, linear probe and norms, layer by layer.",
     "embed": "Embed new images with a trained network: raw embeddings and their norms.",
+    "export": "Write a trained network for other programs: ONNX, timm, or a folder to share.",
     "score": "Give each embedding a confidence and a novelty, by its norm among a reference's.",
     "report": "One self-contained HTML page on a run, on several, or on results.",
     "reproduce": "Compute the paper's figures and tables, and judge its claims.",
@@ -97,11 +98,11 @@ def run(program: Callable[[], Any] = app) -> None:
     signal.signal(signal.SIGTERM, _end)
     try:
         program()
-    except SystemExit as end:
-        status = end.code
-    except KeyboardInterrupt:
-        status = 130
-        if first_process():
+    except (SystemExit, KeyboardInterrupt) as end:
+        status = end.code if isinstance(end, SystemExit) else 130
+        # typer makes a silent exit of Ctrl-C; a command that says more has its own
+        cause = getattr(end.__context__, "__cause__", None)
+        if first_process() and isinstance(cause or end, KeyboardInterrupt):
             errors.print("Stopped.")
     except (ValueError, OSError, MemoryError) as error:
         status = 2

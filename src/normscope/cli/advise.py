@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from normscope.cli.console import errors, out, refuse, writable_folder
+from normscope.cli.console import errors, out, refuse, say, writable_folder
+from normscope.cli.devices import HELP as DEVICES
+from normscope.cli.devices import device_named
 from normscope.cli.spec_options import about, spec_from, with_spec_options
 from normscope.engine import advise as advised
 
@@ -25,7 +27,7 @@ def advise(
         Path | None, typer.Option("--out", help="figure; default: METHOD-DATA-range.png")
     ] = None,
     steps: Annotated[int, typer.Option(help="steps at most")] = 600,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES)] = "auto",
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
@@ -42,9 +44,11 @@ def advise(
     Takes the options of train. Prints one line, and draws loss and angle over the rates. Trains
     nothing and keeps no weights; Ctrl-C leaves no file.
     """
-    spec = spec_from({"method": method, **values}, set_ or [])
-    if device not in ("auto", "cpu", "cuda"):
-        refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
+    device = device_named(device)
+    fit = spec_from({"method": method, **values}, set_ or [], device=device)
+    for line in [] if quiet else fit.reasons:
+        say(errors, line)
+    spec = fit.spec
     png = png or Path(spec.name.rpartition("-")[0] + "-range.png")
     if png.suffix != ".png":
         refuse(f"--out must end in .png, got {str(png)!r}.")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from normscope import data
-from normscope.cli.console import errors, out, refuse
-from normscope.engine.embedding_file import check_target, embedding_file
+from normscope.cli.console import errors, out, refuse, say
+from normscope.cli.devices import HELP as DEVICES
+from normscope.cli.devices import device_named
+from normscope.engine.begun_embeddings import BegunEmbeddings, identity
+from normscope.engine.embedding_file import check_target, write_embeddings
 from normscope.engine.encoder import Embedded, Encoder, load_encoder
 from normscope.engine.pixels import pixels
 
@@ -34,10 +39,13 @@ def embed(
         str | None, typer.Option(help="backbone, projector or predictor; default: the last")
     ] = None,
     batch: Annotated[int, typer.Option(help="images per forward pass", min=1)] = 256,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES)] = "auto",
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on where an interrupted command stopped")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
 ) -> None:
     """Embed new images with a trained network: raw embeddings and their norms.
@@ -51,49 +59,60 @@ def embed(
 
     Writes id (the path), embedding and norm. Images of other sizes are resized to the training's:
     shorter side, then the centre square. One that cannot be read gets NaN, and is reported. The
-    file appears when it is complete; Ctrl-C leaves none. `normscope score` takes embeddings of the
-    layer where the loss acts, which is the default here.
+    file appears when it is complete. Until then its rows are kept in a folder beside it: after
+    Ctrl-C or a crash, the same command with --resume goes on, and gives the same file. `normscope
+    score` takes embeddings of the layer where the loss acts, which is the default here.
     """
+    if resume and target.exists() and not force:
+        say(out, f"{target} is complete: there is nothing to go on with.")
+        return
     check_target(target, force=force)
-    encoder = load_encoder(run, layer=layer).to(_device(device))
+    encoder = load_encoder(run, layer=layer).to(device_named(device))
     every = data.listed(images, data_root)
     columns = (TextColumn("images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    total, broken = 0.0, []
+    bar = Progress(*columns, console=errors, disable=not errors.is_terminal)
+    about = identity(encoder, every, images, batch=batch)
+    n = len(every)
     try:
-        with (
-            Progress(*columns, console=errors, disable=not errors.is_terminal) as bar,
-            embedding_file(target, d=encoder.d) as write,
-        ):
-            task = bar.add_task("images", total=len(every))
-            for some, read in _read(every, encoder.config.side, batch):
-                good = torch.tensor([isinstance(x, Tensor) for x in read])
-                found = encoder.embed([x for x in read if isinstance(x, Tensor)], batch=batch)
-                broken += [str(x) for x in read if not isinstance(x, Tensor)]
-                total += float(found.norms.double().sum())
-                write([one.id for one in some], _with_gaps(found, good))
-                bar.advance(task, len(some))
-            if len(broken) == len(every):
-                raise ValueError(broken[0])
+        begun = BegunEmbeddings(target, about, n=n, d=encoder.d, resume=resume, force=force)
+        try:
+            with bar:
+                task = bar.add_task("images", total=n, completed=begun.done)
+                for read in _read(every[begun.done :], encoder.config.side, batch):
+                    _append(begun, encoder, read, batch)
+                    bar.update(task, completed=begun.done)
+            if len(begun.broken) == n:
+                begun.remove()
+                raise ValueError(begun.broken[0])
+            write_embeddings(target, [one.id for one in every], begun.rows())
+        finally:
+            begun.close()
+        _tell(encoder, begun, target)
+        begun.remove()
     except OSError as error:
         refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
     except KeyboardInterrupt:
-        errors.print("Stopped. No embeddings were written.")
+        _tell_stopped(target, n)
         raise typer.Exit(130) from None
-    _tell(encoder, len(every), broken, total, target)
 
 
-def _device(name: str) -> str:
-    if name not in ("auto", "cpu", "cuda"):
-        refuse(f"--device must be auto, cpu or cuda, got {name!r}.")
-    if name == "cuda" and not torch.cuda.is_available():
-        refuse("--device must be cpu where there is no GPU, got 'cuda'.")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+def _append(
+    begun: BegunEmbeddings, encoder: Encoder, read: list[Tensor | ValueError], batch: int
+) -> None:
+    """Embed a batch, NaN where an image could not be read."""
+    good = torch.tensor([isinstance(x, Tensor) for x in read])
+    found = encoder.embed([x for x in read if isinstance(x, Tensor)], batch=batch)
+    z = torch.full((len(read), encoder.d), torch.nan)
+    norms = torch.full((len(read),), torch.nan)
+    z[good], norms[good] = found.embeddings, found.norms
+    broken = {begun.done + i: str(x) for i, x in enumerate(read) if not isinstance(x, Tensor)}
+    begun.append(Embedded(z, norms), broken)
 
 
 def _read(
     every: Sequence[data.Listed], side: int, batch: int
-) -> Iterator[tuple[Sequence[data.Listed], list[Tensor | ValueError]]]:
-    """Batches of images and their pixels; threads decode one batch ahead."""
+) -> Iterator[list[Tensor | ValueError]]:
+    """Batches of pixels; threads decode one batch ahead."""
 
     def one(image: data.Listed) -> Tensor | ValueError:
         try:
@@ -101,37 +120,35 @@ def _read(
         except ValueError as error:  # returned, for the others can still be embedded
             return error
 
-    def waiting() -> tuple[Sequence[data.Listed], list[Tensor | ValueError]]:
-        some, futures = ahead.popleft()
-        return some, [future.result() for future in futures]
-
     pool = ThreadPoolExecutor()
-    ahead: deque[tuple[Sequence[data.Listed], list[Future[Tensor | ValueError]]]] = deque()
+    ahead: deque[list[Future[Tensor | ValueError]]] = deque()
     try:
         for start in range(0, len(every), batch):
-            some = every[start : start + batch]
-            ahead.append((some, [pool.submit(one, image) for image in some]))
+            ahead.append([pool.submit(one, image) for image in every[start : start + batch]])
             if len(ahead) > 1:
-                yield waiting()
-        yield waiting()
+                yield [future.result() for future in ahead.popleft()]
+        while ahead:
+            yield [future.result() for future in ahead.popleft()]
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _with_gaps(found: Embedded, good: Tensor) -> Embedded:
-    """A row for every image, NaN where there is none."""
-    z = torch.full((len(good), found.embeddings.shape[1]), torch.nan)
-    norms = torch.full((len(good),), torch.nan)
-    z[good], norms[good] = found.embeddings, found.norms
-    return Embedded(z, norms)
+def _tell_stopped(target: Path, n: int) -> None:
+    begun = target.with_name(f"{target.name}.begun")
+    if not begun.exists():
+        say(errors, "Stopped. No embeddings were written.")
+        return
+    words = ["normscope", *(w for w in sys.argv[1:] if w not in ("--resume", "--force"))]
+    say(errors, f"Stopped. Of {n:,} images, those done are kept in {begun}. Go on with:")
+    say(errors, f"  {shlex.join([*words, '--resume'])}")
 
 
-def _tell(encoder: Encoder, n: int, broken: list[str], total: float, target: Path) -> None:
-    if broken:
-        line = f"{len(broken):,} of {n:,} images could not be read. The first: {broken[0]}"
-        errors.print(line, markup=False, highlight=False, soft_wrap=True)
-    mean = total / (n - len(broken))
+def _tell(encoder: Encoder, begun: BegunEmbeddings, target: Path) -> None:
+    n, norms = begun.n, begun.rows()[:, -1]
+    if begun.broken:
+        first = begun.broken[min(begun.broken)]
+        say(errors, f"{len(begun.broken):,} of {n:,} images could not be read. The first: {first}")
+    mean = float(np.nanmean(norms, dtype=np.float64))
     line = f"{n:,} images, {encoder.d} numbers each from the {encoder.layer}, mean norm {mean:.4g}"
-    shown = shlex.quote(str(target))
-    for text in (f"{line}: {target}", f"Next: normscope score {shown} --reference REFERENCE"):
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
+    say(out, f"{line}: {target}")
+    say(out, f"Next: normscope score {shlex.quote(str(target))} --reference REFERENCE")

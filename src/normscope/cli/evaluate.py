@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.table import Table
 
-from normscope.cli.console import errors, out, refuse, say
+from normscope.cli.console import errors, out, say
+from normscope.cli.devices import HELP as DEVICES
+from normscope.cli.devices import device_named
 from normscope.engine import evaluate as evaluate_run
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)],
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES)] = "auto",
     data_root: Annotated[
         Path | None, typer.Option(help="where datasets are; default $NORMSCOPE_DATA")
     ] = None,
@@ -29,12 +30,7 @@ def evaluate(
 
     Writes evaluation.json, embeddings.npz and gallery.npz to the run's folder.
     """
-    if device not in ("auto", "cpu", "cuda"):
-        refuse(f"--device must be auto, cpu or cuda, got {device!r}.")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        refuse("--device must be cpu where there is no GPU, got 'cuda'.")
+    device = device_named(device)
     with errors.status("reading features"):
         result = evaluate_run(run, device=device, data_root=data_root)
     table = Table(title=f"{run.name}, after epoch {result['epoch']}")
@@ -42,7 +38,10 @@ def evaluate(
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for name, found in result["layers"].items():
         norms = [f"{found[s]['norm_mean']:.3g} ± {found[s]['norm_std']:.2g}" for s in SPLITS]
-        shares = [f"{found[key]:.1%}" for key in ("knn", "knn_top5", "probe")]
+        shares = [
+            "-" if found[key] is None else f"{found[key]:.1%}"
+            for key in ("knn", "knn_top5", "probe")
+        ]
         table.add_row(name, *shares, *norms)
     out.print(table)
     for line in (*_said(result), f"Next: normscope report {shlex.quote(str(run))}"):
@@ -51,7 +50,7 @@ def evaluate(
 
 def _said(result: dict[str, Any]) -> Iterator[str]:
     """How informative the norms where the loss acts are, in a line or two."""
-    layer, auroc = result["layer"], result["confidence"]["knn"]["auroc"]
+    layer, auroc = result["layer"], result["confidence"].get("knn", {}).get("auroc")
     if auroc is not None:
         yield f"Norms of the {layer} separate right from wrong answers with AUROC {auroc:.2f}."
     new = {name: found[layer]["norm"]["auroc"] for name, found in result["novelty"].items()}

@@ -11,6 +11,7 @@ import typer
 
 from normscope.cli.console import refuse
 from normscope.engine import RunSpec
+from normscope.engine.own_images import Fitted, fitted
 from normscope.engine.resolve import BY_RECIPE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,12 +58,13 @@ def _kind(name: str) -> type:
     return next((k for k in _KINDS if hint in (k, k | None)), str)
 
 
-def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
-    """The spec of the given options.
+def spec_from(options: Mapping[str, Any], pairs: list[str], *, device: str) -> Fitted:
+    """The spec of the given options; its missing settings fit the user's own images.
 
     Args:
         options: the fields' options; None where one was not given.
         pairs: of --set, NAME=VALUE: fields of the spec, or else options of the method.
+        device: where it will be trained.
     """
     values = {name: value for name, value in options.items() if value is not None}
     names = {f.name for f in fields(RunSpec)} - {"options"}
@@ -75,7 +77,7 @@ def spec_from(options: Mapping[str, Any], pairs: list[str]) -> RunSpec:
         if name in place:
             refuse(f"--set must not repeat another option, got {name!r}.")
         place[name] = text if name in names and _kind(name) is str else value_of(text)
-    return RunSpec.from_dict(values | ({"options": own} if own else {}))
+    return fitted(values | ({"options": own} if own else {}), device=device)
 
 
 def value_of(text: str) -> int | float | str | bool:

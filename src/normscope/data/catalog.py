@@ -200,12 +200,14 @@ def default_root() -> Path:
 
 
 @path_errors()
-def load(name: str, root: Path | None = None) -> ImageArrays:
+def load(name: str, root: Path | None = None, *, side: int | None = None) -> ImageArrays:
     """A dataset by its name in `DATASETS`, or `folder:PATH` or `npz:PATH` for your own.
 
     Args:
         name: which.
         root: the folder of datasets; `default_root()` by default.
+        side: what to bring the images of `folder:PATH` to; by default a side that goes with most
+            of them. Other datasets have their own.
 
     Raises:
         ValueError: if it is unknown, not there, not readable, or not as published.
@@ -216,7 +218,9 @@ def load(name: str, root: Path | None = None) -> ImageArrays:
     """
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
-        return folders.read_folder(expanded(path), name)
+        return folders.read_folder(expanded(path), name, side=side)
+    if side is not None:
+        raise invalid("side", f"left out for {name}", side, "Its images have one of their own.")
     if kind == "npz" and path:
         return arrays.read_npz(expanded(path))
     if name not in DATASETS:

@@ -20,14 +20,13 @@ from normscope.data.images import (
     decoded,
     file_checksum,
     opened,
+    size_of,
 )
+from normscope.data.layouts import BROKEN, listing
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"}
 _SIDES = (32, 64, 128, 224)
 _SAMPLE = 200  # images whose size decides the side
 _MOST_BYTES = 2 << 30  # decoded sets above this stay in their files
-_ADVICE = "Lay it out as train/<class>/* and test/<class>/* (or val/<class>/*)."
-_BROKEN = "Remove or replace it."
 
 
 class ImageFiles(LazyImages):
@@ -50,73 +49,51 @@ class ImageFiles(LazyImages):
         i = range(len(self))[i]
         start, end = self._ends.numpy()[i : i + 2]  # a tensor's own slices take ten times as long
         path = self.root / os.fsdecode(self._names.numpy()[start:end].tobytes())
-        return np.asarray(opened(path, str(path), _BROKEN))
+        return np.asarray(opened(path, str(path), BROKEN))
 
 
-def read_folder(path: Path, name: str, *, side: int | None = None) -> ImageArrays:
-    """`path`/train/<class>/* and `path`/test/<class>/* (or val), classes in order of their names.
+def read_folder(
+    path: Path, name: str, *, side: int | None = None, lazy: bool | None = None
+) -> ImageArrays:
+    """The images of a folder in one of the layouts of `listing`.
 
     Args:
         path: the folder.
         name: what to call the dataset.
-        side: what networks are trained at; the images then stay in their files. By default, the
-            largest of 32, 64, 128 and 224 that is not above the median shorter side of a sample
-            (at least 32). Images are then decoded into arrays, shorter side to that size and
-            centre crop, unless that takes more than 2 GB.
+        side: what networks are trained at; by default `natural_side`.
+        lazy: whether images stay in their files; by default, if arrays of them would take more
+            than 2 GB. Arrays have the shorter side brought to `side`, and the centre square.
     """
-    test_folder = "test" if (path / "test").is_dir() else "val"
-    classes, names, labels = _listed(path, "train")
-    test_classes, test_names, test_labels = _listed(path, test_folder)
-    if test_classes != classes:
-        odd = sorted(set(classes) ^ set(test_classes))[0]
-        where = f"{path / test_folder}"
-        raise invalid(where, "of the same classes as train", f"{odd} in only one", _ADVICE)
-    lazy = side is not None
+    found = listing(path)
     if side is None:
-        side = _natural_side(path, names)
-        lazy = (len(names) + len(test_names)) * 3 * side**2 > _MOST_BYTES
+        side = natural_side(path, found.train)
+    if lazy is None:
+        lazy = (len(found.train) + len(found.test)) * 3 * side**2 > _MOST_BYTES
     if lazy:
-        train = Split(ImageFiles(path, names), labels)
-        test = Split(ImageFiles(path, test_names), test_labels)
-        checksum = file_checksum(path, names + test_names)
+        train = Split(ImageFiles(path, found.train), found.train_labels)
+        test = Split(ImageFiles(path, found.test), found.test_labels)
+        checksum = file_checksum(path, found.train + found.test)
     else:
-        train = Split(decoded([path / n for n in names], side, _BROKEN), labels)
-        test = Split(decoded([path / n for n in test_names], side, _BROKEN), test_labels)
+        train, test = (
+            Split(decoded([path / n for n in names], side, BROKEN), labels)
+            for names, labels in (
+                (found.train, found.train_labels),
+                (found.test, found.test_labels),
+            )
+        )
         checksum = array_checksum(train, test)
-    return ImageArrays(name, train, test, classes, side, str(path), checksum)
+    return ImageArrays(name, train, test, found.classes, side, str(path), checksum)
 
 
-def _listed(path: Path, kind: str) -> tuple[tuple[str, ...], list[str], np.ndarray]:
-    """Classes, relative names of the images in a fixed order, and their labels."""
-    folder = path / kind
-    if not folder.is_dir():
-        raise invalid(str(folder), "a folder of classes", "nothing", _ADVICE)
-    classes = tuple(sorted(f.name for f in folder.iterdir() if f.is_dir()))
-    names, labels = [], []
-    for label, one in enumerate(classes):
-        files = _image_names(folder / one)
-        names += [f"{kind}/{one}/{file}" for file in files]
-        labels += [label] * len(files)
-    if not classes:
-        raise invalid(str(folder), "a folder of classes", "an empty folder", _ADVICE)
-    return classes, names, np.array(labels, np.int64)
+def natural_side(path: Path, names: Sequence[str]) -> int:
+    """The largest of 32, 64, 128 and 224 that is not above the median shorter side; at least 32.
 
-
-def _image_names(folder: Path) -> list[str]:
-    """Names of image files, in order; all must be regular files."""
-    with os.scandir(folder) as entries:
-        found = [(e.name, e.is_file()) for e in entries if Path(e.name).suffix.lower() in SUFFIXES]
-    if not found:
-        raise invalid(str(folder), "a folder of images", "none", _ADVICE)
-    for name, regular in found:
-        if not regular:  # a FIFO, a folder, a link to nothing
-            raise invalid(str(folder / name), "a whole image", "no regular file", _BROKEN)
-    return sorted(name for name, _ in found)
-
-
-def _natural_side(path: Path, names: list[str]) -> int:
+    Args:
+        path: the folder.
+        names: of the images below it, of which a sample is looked at.
+    """
     sample = names[:: max(1, len(names) // _SAMPLE)]
-    shorter = np.median([min(opened(path / n, str(path / n), _BROKEN).size) for n in sample])
+    shorter = np.median([min(size_of(path / n, BROKEN)) for n in sample])
     return max([side for side in _SIDES if side <= shorter], default=_SIDES[0])
 
 
@@ -191,7 +168,7 @@ def read_imagenet100(root: Path) -> ImageArrays:
 
     folder = root / "imagenet100"
     if (folder / "train").is_dir():
-        return read_folder(folder, "imagenet100", side=128)
+        return read_folder(folder, "imagenet100", side=128, lazy=True)
     if any(folder.glob("*.parquet")):
         return read_parquet(folder, "imagenet100", side=128)
     raise invalid(

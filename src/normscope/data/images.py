@@ -8,8 +8,9 @@ import os
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +66,7 @@ class ImageArrays:
         name: as `load` knows it.
         train: what networks are trained on.
         test: what they are evaluated on.
-        classes: names, in the order of the labels.
+        classes: names, in the order of the labels; none if the images have no classes.
         side: what networks are trained at, in pixels.
         source: the files, or who published them.
         checksum: SHA-256 of images and labels, independent of their layout; of lazy images, of
@@ -79,6 +80,11 @@ class ImageArrays:
     side: int
     source: str
     checksum: str
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there are classes to tell apart."""
+        return len(self.classes) > 1
 
 
 def array_checksum(*splits: Split) -> str:
@@ -131,13 +137,29 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
         name: how errors name it.
         advice: what to do if it cannot be read.
     """
-    from PIL import Image
-
     if isinstance(source, Path):
         check_file(source, "a whole image", advice)
+    with _image_errors(name, advice), _header(source) as image:
+        mode, decoded = image.mode, rgb(image)
+    if decoded is None:
+        raise invalid(name, BITS, f"one of Pillow's mode {mode}", advice)
+    return decoded
+
+
+def size_of(file: Path, advice: str) -> tuple[int, int]:
+    """Width and height of an image file, whose pixels are not decoded."""
+    check_file(file, "a whole image", advice)
+    with _image_errors(str(file), advice), _header(file) as image:
+        return image.size
+
+
+@contextmanager
+def _image_errors(name: str, advice: str) -> Iterator[None]:
+    """Context that turns the errors of a damaged image into one line."""
+    from PIL import Image
+
     try:
-        with _header(source) as image:
-            mode, decoded = image.mode, rgb(image)
+        yield
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         constraint = f"an image of at most {Image.MAX_IMAGE_PIXELS:,} pixels"
         raise invalid(name, constraint, "a larger one", advice) from None
@@ -146,9 +168,6 @@ def opened(source: Path | bytes, name: str, advice: str) -> Image:
     except Exception as error:  # damaged images raise errors of any kind
         why = error.strerror if isinstance(error, OSError) else None
         raise invalid(name, "a whole image", why or "one that cannot be decoded", advice) from None
-    if decoded is None:
-        raise invalid(name, BITS, f"one of Pillow's mode {mode}", advice)
-    return decoded
 
 
 def _header(source: Path | bytes) -> Image:

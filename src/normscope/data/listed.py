@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from normscope._checks import invalid
 from normscope.data.catalog import load
-from normscope.data.folders import SUFFIXES
 from normscope.data.images import opened
+from normscope.data.layouts import SUFFIXES
 
 
 class Listed(NamedTuple):

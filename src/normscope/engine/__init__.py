@@ -9,6 +9,7 @@ from normscope.engine.interrupts import Stopped
 from normscope.engine.run import train
 from normscope.engine.run_folder import InUseError, RunFolder, RunResult
 from normscope.engine.spec import RunSpec
+from normscope.engine.timm_file import write_timm
 from normscope.monitors import RangeTest
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "made_with",
     "train",
     "write_hub_folder",
+    "write_timm",
 ]

@@ -28,7 +28,7 @@ from normscope.optim import OPTIMIZERS
 def advise(
     spec: RunSpec,
     *,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
     data_root: Path | None = None,
     images: data.ImageArrays | None = None,
     steps: int = 600,
@@ -54,7 +54,7 @@ def advise(
         advice = "Its lr is the angle: try 0.01 to 0.1."
         raise invalid("optimizer", "one whose angle is to be found", spec.optimizer, advice)
     if images is None:
-        images = data.load(spec.data, data_root)
+        images = data.load(spec.data, data_root, side=spec.side)
     plan = Plan(spec, len(images.train.labels))
     fabric = open_fabric(device, spec.precision)
     with tuned(fabric.device, spec.precision):

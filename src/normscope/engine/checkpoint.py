@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -58,8 +59,14 @@ def save(
             raise
 
 
-def load(path: Path, spec: RunSpec) -> dict[str, Any]:
-    """Load this run's checkpoint onto the CPU; another run's or a damaged one raises."""
+def load(path: Path, spec: RunSpec, *, shorter: Sequence[str] = ()) -> dict[str, Any]:
+    """Load this run's checkpoint onto the CPU; another run's or a damaged one raises.
+
+    Args:
+        path: the file.
+        spec: the run's spec.
+        shorter: hashes of the same run before it was extended.
+    """
     try:
         with ZipFile(path) as parts:
             damaged = parts.testzip()  # torch does not check this
@@ -70,7 +77,7 @@ def load(path: Path, spec: RunSpec) -> dict[str, Any]:
         raise _foreign(path, f"one with a damaged part, {damaged}")
     if not isinstance(state, dict) or not state.keys() >= _KEYS:
         raise _foreign(path, "something else")
-    if state["spec_hash"] != spec.hash:
+    if state["spec_hash"] not in (spec.hash, *shorter):
         raise _foreign(path, "that of another run")
     return state
 

@@ -1,21 +1,18 @@
-"""Embeddings of named images, written batch by batch; the file appears once it is complete."""
+"""Embeddings of named images as a file that `normscope score` reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from normscope._checks import invalid
 from normscope._files import whole_file
-from normscope.engine.encoder import Embedded
 
 SUFFIXES = (".parquet", ".npz")
-Write = Callable[[list[str], Embedded], None]
+_GROUP = 8192  # rows of a parquet file's row group
 
 
 def check_target(path: Path, *, force: bool) -> None:
@@ -31,47 +28,37 @@ def check_target(path: Path, *, force: bool) -> None:
         raise invalid("out", "in a folder that exists", str(path), "Make the folder first.")
 
 
-@contextmanager
-def embedding_file(path: Path, *, d: int) -> Iterator[Write]:
-    """A function that adds rows of `id`, `embedding` and `norm`, which `normscope score` reads.
+def write_embeddings(path: Path, ids: Sequence[str], rows: np.ndarray) -> None:
+    """Write `id`, `embedding` (in .npz `embeddings`) and `norm` of each image.
 
     Args:
-        path: .parquet, a row group each time, or .npz, which is held in memory until the end
-            (there the member is called `embeddings`).
-        d: width of the embeddings.
+        path: ending in .parquet or .npz; it appears once it is complete.
+        ids: of the images, n.
+        rows: embedding and norm, float32, (n, d + 1); may be mapped from a file.
     """
     with whole_file(path) as partial:
-        yield from (_parquet if path.suffix == ".parquet" else _npz)(partial, d)
+        (_write_parquet if path.suffix == ".parquet" else _write_npz)(partial, ids, rows)
 
 
-def _parquet(path: Path, d: int) -> Iterator[Write]:
+def _write_parquet(path: Path, ids: Sequence[str], rows: np.ndarray) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    d = rows.shape[1] - 1
     lists = pa.list_(pa.float32(), d)
     schema = pa.schema([("id", pa.string()), ("embedding", lists), ("norm", pa.float32())])
     # floating numbers do not compress
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as file:
+        for start in range(0, len(ids), _GROUP):
+            some = rows[start : start + _GROUP]
+            values = pa.array(np.ascontiguousarray(some[:, :d]).ravel())
+            embeddings = pa.FixedSizeListArray.from_arrays(values, d)
+            norms = np.ascontiguousarray(some[:, d])
+            columns = [pa.array(ids[start : start + _GROUP], pa.string()), embeddings, norms]
+            file.write_table(pa.table(columns, schema=schema))
 
-        def write(ids: list[str], found: Embedded) -> None:
-            values = pa.array(found.embeddings.numpy().ravel())
-            rows = pa.FixedSizeListArray.from_arrays(values, d)
-            file.write_table(pa.table([ids, rows, found.norms.numpy()], schema=schema))
 
-        yield write
-
-
-def _npz(path: Path, d: int) -> Iterator[Write]:
-    every: list[str] = []
-    rows: list[np.ndarray] = [np.empty((0, d), np.float32)]
-    norms: list[np.ndarray] = [np.empty(0, np.float32)]
-
-    def write(ids: list[str], found: Embedded) -> None:
-        every.extend(ids)
-        rows.append(found.embeddings.numpy())
-        norms.append(found.norms.numpy())
-
-    yield write
-    arrays: dict[str, Any] = {"id": np.array(every, dtype=str), "embeddings": np.concatenate(rows)}
+def _write_npz(path: Path, ids: Sequence[str], rows: np.ndarray) -> None:
+    d = rows.shape[1] - 1
     with path.open("wb") as stream:
-        np.savez(stream, **arrays, norm=np.concatenate(norms))
+        np.savez(stream, id=np.array(ids, dtype=str), embeddings=rows[:, :d], norm=rows[:, d])

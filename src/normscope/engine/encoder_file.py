@@ -153,4 +153,6 @@ def _of_run(run: RunFolder) -> EncoderConfig:
     """The config of a run that was trained before there were any."""
     spec = run.spec()
     known = data.DATASETS.get(spec.data)
-    return EncoderConfig.of(spec, side=known.side if known else data.load(spec.data).side)
+    return EncoderConfig.of(
+        spec, side=known.side if known else data.load(spec.data, side=spec.side).side
+    )

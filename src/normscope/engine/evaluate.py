@@ -41,16 +41,25 @@ def features_of(method: Method, source: Resident | Streamed) -> dict[str, Tensor
 
 
 def knn_and_norm(
-    method: Method, train: Resident | Streamed, test: Resident | Streamed, *, k: int
+    method: Method, train: Resident | Streamed, test: Resident | Streamed, *, k: int | None
 ) -> dict[str, float]:
     """The backbone's kNN accuracy on the test split, and the mean norm of the embeddings.
 
     Keys are `knn`, `knn_top5` and `norm_test`; a diverged network has no kNN.
+
+    Args:
+        method: the network.
+        train: what neighbours are taken from.
+        test: what is classified.
+        k: neighbours; None where there are no classes.
     """
-    bank, queries = features_of(method, train), features_of(method, test)
+    queries = features_of(method, test)
     z = list(queries.values())[-1]
     nothing = float("nan")
     numbers = {"norm_test": float(safe_norm(z).mean()), "knn": nothing, "knn_top5": nothing}
+    if k is None:
+        return numbers
+    bank = features_of(method, train)
     if bank["backbone"].isfinite().all() and queries["backbone"].isfinite().all():
         found = knn(bank["backbone"], train.labels, queries["backbone"], k=k)
         numbers["knn"] = found.accuracy(test.labels)
@@ -87,9 +96,9 @@ def _evaluated(
     spec = run.spec()
     if not run.checkpoint.exists():
         raise invalid("run", "a run with a checkpoint", str(run.path), "Train it first.")
-    images = data.load(spec.data, data_root)
+    images = data.load(spec.data, data_root, side=spec.side)
     run.check_data(images.checksum)
-    state = checkpoint.load(run.checkpoint, spec)
+    state = checkpoint.load(run.checkpoint, spec, shorter=run.shorter_hashes())
     method = build(spec, side=images.side)
     checkpoint.load_weights_(state, method, "average" if spec.average else "method")
     method.to(device)
@@ -99,7 +108,8 @@ def _evaluated(
 
     bank, queries = features(images.train), features(images.test)
     labels, truth = (torch.from_numpy(s.labels).to(device) for s in (images.train, images.test))
-    layers, right = _by_layer(bank, queries, labels, truth, k=spec.knn_k)
+    k = spec.knn_k if images.labelled else None
+    layers, right = _by_layer(bank, queries, labels, truth, k=k)
     outside = {
         name: features(data.Split(novel, np.zeros(len(novel), np.int64)))
         for name, novel in data.novel_to(images, data_root).items()
@@ -114,9 +124,10 @@ def _evaluated(
         "layer": last,
         "layers": layers,
         "splits": evaluate_norms.splits(norms),
-        "confidence": {"knn": evaluate_norms.against(norms["test"], right)}
-        | evaluate_norms.human(images, norms, root),
-        "calibration": evaluate_norms.calibration(bank[last], queries[last], right),
+        "confidence": _confidence(images, norms, right, root),
+        "calibration": None
+        if right is None
+        else evaluate_norms.calibration(bank[last], queries[last], right),
         "novelty": evaluate_norms.novelty(bank, queries, outside, labels),
     }
     with whole_file(run.path / "gallery.npz") as partial, partial.open("wb") as f:
@@ -139,24 +150,44 @@ def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
 
 
 def _by_layer(
-    bank: dict[str, Tensor], queries: dict[str, Tensor], labels: Tensor, truth: Tensor, *, k: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Accuracy and norms by layer; and whether the backbone's kNN is right, (n,), 0 or 1."""
-    layers = {}
-    right = np.zeros(len(truth))
+    bank: dict[str, Tensor],
+    queries: dict[str, Tensor],
+    labels: Tensor,
+    truth: Tensor,
+    *,
+    k: int | None,
+) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Accuracy and norms by layer; and whether the backbone's kNN is right, (n,), 0 or 1.
+
+    Where k is None, for want of classes, there are norms alone.
+    """
+    layers, right = {}, None
     for name in bank:
+        norms = {"train": _norms(bank[name]), "test": _norms(queries[name])}
+        if k is None:
+            layers[name] = dict.fromkeys(("knn", "knn_top5", "probe")) | norms
+            continue
         found = knn(bank[name], labels, queries[name], k=k)
         probe = linear_probe(bank[name], labels, queries[name])
         layers[name] = {
             "knn": found.accuracy(truth),
             "knn_top5": found.accuracy(truth, top=min(5, len(found.classes))),
             "probe": probe.accuracy(truth),
-            "train": _norms(bank[name]),
-            "test": _norms(queries[name]),
+            **norms,
         }
         if name == "backbone":
             right = (found.predictions == truth).cpu().numpy().astype(float)
     return layers, right
+
+
+def _confidence(
+    images: data.ImageArrays,
+    norms: dict[str, np.ndarray],
+    right: np.ndarray | None,
+    root: Path,
+) -> dict[str, Any]:
+    by_knn = {} if right is None else {"knn": evaluate_norms.against(norms["test"], right)}
+    return by_knn | evaluate_norms.human(images, norms, root)
 
 
 def _norms(z: Tensor) -> dict[str, float]:

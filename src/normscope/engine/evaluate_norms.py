@@ -156,23 +156,27 @@ def calibration(bank: Tensor, z: Tensor, correct: np.ndarray) -> dict[str, Any] 
     }
 
 
-def gallery(images: ImageArrays, norms: np.ndarray, correct: np.ndarray) -> dict[str, np.ndarray]:
+def gallery(
+    images: ImageArrays, norms: np.ndarray, correct: np.ndarray | None
+) -> dict[str, np.ndarray]:
     """The test images of highest and of lowest norm in each class (Figure "cifar_norms").
 
     Args:
         images: the dataset.
         norms: of the test images, (n,).
-        correct: whether each is classified right, (n,).
+        correct: whether each is classified right, (n,); None where there are no classes.
 
     Returns:
         `highest` and `lowest`: pixels, (classes, 10, h, w, 3), the most extreme first. The same
         names with `_rows` and `_correct`: the images' rows, and whether they are classified right,
-        (classes, 10). `classes`: class names. A class with fewer images repeats its own; an empty
-        class is left out.
+        (classes, 10), NaN where that is unknown. `classes`: class names. A class with fewer images
+        repeats its own; an empty class is left out.
     """
     labels = np.asarray(images.test.labels)
     present = np.unique(labels)
-    found = {"classes": np.array(images.classes, dtype=str)[present]}
+    found = {"classes": np.array(images.classes or ("all",), dtype=str)[present]}
+    if correct is None:
+        correct = np.full(len(norms), np.nan)
     for name, sign in (("highest", -1), ("lowest", 1)):
         chosen = []
         for c in present:

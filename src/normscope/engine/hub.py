@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ The loss acts on the {last}: its norms are those that `normscope score` reads.
 
 | | |
 |---|---|
-| kNN accuracy of the backbone on the test images | {knn:.1%} |
+| kNN accuracy of the backbone on the test images | {knn} |
 | mean norm of the {last} on the test images | {norm:.4g} |
 | loss, mean over the last epoch | {loss:.4f} |
 | optimizer steps | {steps:,} |
@@ -96,7 +97,7 @@ def _card(config: EncoderConfig, result: RunResult) -> str:
         side=config.side,
         layers="\n".join(f"| {name} | {width} |" for name, width in config.layers.items()),
         last=list(config.layers)[-1],
-        knn=result.knn,
+        knn="none" if math.isnan(result.knn) else f"{result.knn:.1%}",
         norm=result.norm,
         loss=result.loss,
         steps=result.steps,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 
@@ -16,16 +19,27 @@ class Stopped(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Context in which the first SIGINT or SIGTERM is recorded; a second one stops at once."""
+    """Context in which the first SIGINT or SIGTERM is recorded; a second one stops at once.
 
-    def __init__(self) -> None:
+    Python runs a handler only between two of its own operations, and a convolution on a CPU may
+    take seconds. A thread that the system wakes answers at once.
+
+    Args:
+        answer: is called once, in that thread, when the first signal arrives.
+    """
+
+    def __init__(self, answer: Callable[[], object] | None = None) -> None:
         self.received: int | None = None
+        self._answer = answer
         self._before: dict[int, object] = {}
+        self._close: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python forbids it
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
+            if self._answer is not None and os.name == "posix":
+                self._close = _answering(self._answer)
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -39,5 +53,30 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close()
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+
+
+def _answering(answer: Callable[[], object]) -> Callable[[], object]:
+    """Start a thread that calls `answer` at the first signal; return what ends it."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)  # the system writes each signal's number to it
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while number := ours.recv(1):
+            if number[0] in (signal.SIGINT, signal.SIGTERM):
+                answer()
+                return
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+
+    def close() -> None:
+        signal.set_wakeup_fd(before)
+        theirs.close()  # which ends the wait
+        thread.join()
+        ours.close()
+
+    return close

@@ -15,6 +15,7 @@ from torch import Tensor
 from normscope import data
 from normscope._checks import invalid
 from normscope._kernels import runs_kernels
+from normscope._precision import widened
 from normscope.augment import PRESETS
 from normscope.data import ImageArrays
 from normscope.engine import checkpoint
@@ -70,6 +71,7 @@ class Loop:
         n, processes = len(images.train.labels), fabric.world_size
         self.plan = Plan(spec, n, rank=fabric.global_rank, world=processes)
         self.side = images.side
+        self._neighbours = spec.knn_k if images.labelled else None
         options = {"side": images.side, "workers": sitting.workers}
         self.train_images = data.source(images.train, fabric.device, **options)
         self.test_images = data.source(images.test, fabric.device, **options)
@@ -77,6 +79,9 @@ class Loop:
         self.generator = torch.Generator(fabric.device)
 
         method = build(spec, side=images.side)
+        if method.USES_CLASSES and not images.labelled:
+            advice = "Put the images into folders of classes, or take simclr."
+            raise invalid("method", "one that learns without classes", spec.method, advice)
         _check_processes(method, spec, processes)
         invariant = invariant_names(method, images.side)
         method.to(fabric.device)
@@ -99,7 +104,7 @@ class Loop:
             self.telemetry = Telemetry(
                 run,
                 spec,
-                classes=len(images.classes),
+                classes=len(images.classes) if images.labelled else None,
                 weights={name: parameters[name].detach() for name in sorted(invariant)},
                 layers={name: w for name, w in trained.items() if w.ndim > 1},
                 loggers=sitting.loggers,
@@ -177,7 +182,7 @@ class Loop:
         if evaluates:
             if self.fabric.is_global_zero:  # not in bfloat16, whose noise can outweigh features
                 splits = self.train_images, self.test_images
-                numbers |= knn_and_norm(self._kept, *splits, k=self.spec.knn_k)
+                numbers |= knn_and_norm(self._kept, *splits, k=self._neighbours)
             self.fabric.barrier()
         if self.telemetry:
             self.telemetry.flush()
@@ -193,7 +198,7 @@ class Loop:
 
     def _mean(self, losses: list[Tensor]) -> Tensor:
         """Over micro-batches and processes."""
-        return self.fabric.all_reduce(torch.stack(losses).double().mean(), reduce_op="mean")
+        return self.fabric.all_reduce(widened(torch.stack(losses)).mean(), reduce_op="mean")
 
     def _lap(self) -> None:
         """Add the time since the last call (or the epoch's start) to the training time."""
@@ -217,6 +222,11 @@ class Loop:
             return False
         asked = torch.tensor(float(own), device=self.fabric.device)
         return bool(self.fabric.all_reduce(asked, reduce_op="sum") > 0)
+
+    def say_stopping(self) -> None:
+        """Say that the run stops after the step in progress, which may take minutes."""
+        if self.telemetry:
+            self.telemetry.say("finishing the step, then saving; once more stops without saving")
 
     def _stop(self, interrupts: Interrupts) -> None:
         self._save()
@@ -243,7 +253,8 @@ class Loop:
     def open(self) -> None:
         """Restore the run's state, and open its logs."""
         if self.run.checkpoint.exists():
-            state = checkpoint.load(self.run.checkpoint, self.spec)
+            shorter = self.run.shorter_hashes()
+            state = checkpoint.load(self.run.checkpoint, self.spec, shorter=shorter)
             values = checkpoint.restore_(state, self.method, self.optimizer)
             if self.average:
                 checkpoint.load_weights_(state, self.average.network, "average")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.console import Console
@@ -46,7 +47,8 @@ class ProgressBar:
     def show(self, record: dict[str, Any]) -> None:
         """Take the newest numbers from a log record."""
         named = ("loss", "knn", "norm_mean", "rad_per_step")
-        self._shown |= {k: record[k] for k in named if record.get(k) is not None}
+        known = {k: record.get(k) for k in named}
+        self._shown |= {k: v for k, v in known.items() if v is not None and not math.isnan(v)}
         self._progress.update(self._task, numbers=self._numbers())
         if "knn" in record and not self._console.is_terminal:
             self.line(f"{self._title}: epoch {record['epoch']}, {self._numbers()}")

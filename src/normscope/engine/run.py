@@ -27,7 +27,7 @@ def train(
     *,
     folder: Path | str | None = None,
     resume: bool = False,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
     data_root: Path | None = None,
     images: data.ImageArrays | None = None,
     workers: int | None = None,
@@ -48,7 +48,7 @@ def train(
         resume: continue from the folder's checkpoint, if there is one. On a CPU with as many
             threads, or one GPU of the same kind, the weights equal an uninterrupted run's. A
             finished run is returned as it is.
-        device: `"auto"` takes a GPU if there is one.
+        device: `"auto"` takes a CUDA GPU if there is one.
         data_root: where datasets are; see `normscope data list`.
         images: the dataset that `spec.data` names, if it is loaded already.
         workers: processes that decode images of large datasets.
@@ -73,11 +73,14 @@ def train(
     if resume and run.result_file.exists() and run.spec().hash == spec.hash:
         return RunResult.load(run.path)
     if images is None:
-        images = data.load(spec.data, data_root)
+        images = data.load(spec.data, data_root, side=spec.side)
     elif images.name != spec.data:
         raise invalid(
             "images", f"those of {spec.data!r}", images.name, "Leave it out to load them."
         )
+    elif spec.side not in (None, images.side):
+        advice = "Leave it out to load them."
+        raise invalid("images", f"of the spec's side {spec.side}", images.side, advice)
     fabric = open_fabric(device, spec.precision)
     fabric.launch()
     with ExitStack() as stack:
@@ -95,7 +98,7 @@ def train(
         refusal = fabric.broadcast(refusal)  # else the other processes would wait for ever
         if refusal is not None:
             raise refusal
-        interrupts = stack.enter_context(Interrupts())
+        interrupts = stack.enter_context(Interrupts(loop.say_stopping))
         stack.callback(loop.close)
         loop.open()
         loop.train(interrupts)
@@ -108,8 +111,9 @@ def train(
 
 
 def _check_arguments(device: str, workers: int | None, checkpoint_seconds: float) -> None:
-    if device not in ("auto", "cpu", "cuda"):
-        raise invalid("device", "'auto', 'cpu' or 'cuda'", device, "'auto' takes a GPU if any.")
+    if device not in ("auto", "cpu", "cuda", "mps"):
+        advice = "'auto' takes a CUDA GPU if any."
+        raise invalid("device", "'auto', 'cpu', 'cuda' or 'mps'", device, advice)
     if workers is not None and (not isinstance(workers, int) or workers < 0):
         raise invalid("workers", "a whole number from 0 up", workers, "0 decodes in this process.")
     seconds = check_number("checkpoint_seconds", checkpoint_seconds, "Usual: 60.", positive=False)
@@ -122,15 +126,18 @@ def open_fabric(device: str, precision: str) -> Any:
     from lightning_fabric import Fabric  # slow to import, and only training needs it
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    on_gpu = torch.cuda.is_available() if device == "auto" else device == "cuda"
-    if on_gpu and not torch.cuda.is_available():
-        raise invalid("device", "'cpu' where there is no GPU", device, "Or leave it out.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device, True):
+        raise invalid("device", "'cpu' where there is no such GPU", device, "Or leave it out.")
+    if device == "auto":
+        device = "cuda" if there["cuda"] else "cpu"
+    on_gpu = device == "cuda"
     world, local = (int(os.environ.get(k, 1)) for k in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     names = {"bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
     names["auto"] = names["bf16" if on_gpu else "32"]
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs every process
     return Fabric(
-        accelerator="cuda" if on_gpu else "cpu",
+        accelerator=device,
         devices=local,
         num_nodes=world // local,
         strategy=DDPStrategy() if world > 1 else "auto",

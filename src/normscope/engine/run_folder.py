@@ -12,7 +12,7 @@ from typing import IO, Any
 from normscope._checks import invalid
 from normscope._environment import hardware, versions
 from normscope._files import whole_file, without_nan
-from normscope.engine.differences import differences, in_words, is_length
+from normscope.engine.differences import described, differences, extends, how_to_extend, is_length
 from normscope.engine.spec import RunSpec
 
 
@@ -99,12 +99,14 @@ class RunFolder:
             ValueError: if it holds another run, or this one and `resume` is false.
         """
         known = self.spec_file.exists()
+        if known and resume and extends(self.spec(), spec):
+            self._extend(spec)
         if known:
             if found := differences(self.spec(), spec):
                 advice = "Name another folder, or remove this one."
                 if is_length(found):
-                    advice = f"Its schedule spans the whole run. {advice}"
-                got = f"{self.path}, whose run has {in_words(found)}"
+                    advice = how_to_extend(self.spec(), spec)
+                got = f"{self.path}, whose run has {described(found)}"
                 raise invalid("folder", "empty or this run's", got, advice)
             self.check_data(checksum)
             if not resume:
@@ -126,6 +128,20 @@ class RunFolder:
         }
         with whole_file(self.spec_file) as partial:
             partial.write_text(json.dumps(about, indent=1) + "\n")
+
+    def _extend(self, spec: RunSpec) -> None:
+        """Make this the folder of a longer run, whose first epochs are there."""
+        about = json.loads(self.spec_file.read_text())
+        hashes = [*self.shorter_hashes(), about["hash"]]
+        about |= {"spec": spec.to_dict(), "hash": spec.hash, "shorter_hashes": hashes}
+        self.result_file.unlink(missing_ok=True)  # it is not finished any more
+        with whole_file(self.spec_file) as partial:
+            partial.write_text(json.dumps(about, indent=1) + "\n")
+
+    def shorter_hashes(self) -> list[str]:
+        """What named this run before it was extended, whose checkpoint may still be there."""
+        hashes = json.loads(self.spec_file.read_text()).get("shorter_hashes", [])
+        return [str(one) for one in hashes] if isinstance(hashes, list) else []
 
     def locked(self) -> IO[str]:
         """Create the folder and lock it for this process, until the returned file is closed.

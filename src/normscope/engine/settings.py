@@ -75,6 +75,9 @@ def check_settings(spec: RunSpec) -> None:
     if OPTIMIZERS[spec.optimizer].is_angle and spec.weight_decay:
         advice = "Its steps keep the weights' norms."
         raise invalid("weight_decay", f"0 with {spec.optimizer}", spec.weight_decay, advice)
+    if spec.side is not None and not spec.data.startswith("folder:"):
+        advice = "Its images have one of their own."
+        raise invalid("side", f"left out for {spec.data}", spec.side, advice)
     _check_views(spec)
     if spec.batch % spec.accumulate:
         advice = "All micro-batches have one size."

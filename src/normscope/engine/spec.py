@@ -49,6 +49,7 @@ class RunSpec:
 
     method: str = _setting("simclr", ", ".join(METHODS), among=METHODS)
     data: str = _setting("digits", "see `normscope data list`; or folder:PATH, npz:PATH")
+    side: int | None = _setting(None, "of folder:PATH's images, in pixels; else its own", least=8)
     net: str = _setting(BY_RECIPE, ", ".join(NETS), among=NETS)
     epochs: int = _setting(BY_RECIPE, "passes over the training images", least=1)
     recipe: Recipe = _setting("text", "text (the paper's), as_coded (its code) or fast (our own)")

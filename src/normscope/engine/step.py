@@ -39,7 +39,7 @@ class Step:
         self.fabric, self.method, self.augment = fabric, method, augment
         self._share = share
         self.waiting = False
-        self._views = _both_views
+        self._views = both_views
         if fabric.device.type == "cuda":
             # one compilation for all runs of a process, a recompilation for each kind of batch
             torch._dynamo.config.cache_size_limit = _MOST_KINDS  # pyright: ignore
@@ -75,7 +75,7 @@ class Step:
         self.waiting = False
 
 
-def _both_views(images: Tensor, sizes: Tensor | None, u: Tensor, augment: Augmentation) -> Tensor:
+def both_views(images: Tensor, sizes: Tensor | None, u: Tensor, augment: Augmentation) -> Tensor:
     """Two augmented views of a batch, 2 n 3 s s."""
     height, width = images.shape[-2:] if sizes is None else sizes.unbind(1)
     drawn = [
@@ -90,7 +90,7 @@ def _both_views(images: Tensor, sizes: Tensor | None, u: Tensor, augment: Augmen
 
 @cache
 def _compiled_views() -> Callable[..., Tensor]:
-    return torch.compile(_both_views, dynamic=False)
+    return torch.compile(both_views, dynamic=False)
 
 
 @dataclass

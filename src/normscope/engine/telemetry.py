@@ -26,7 +26,7 @@ class Telemetry:
     Args:
         run: the folder.
         spec: the run's spec.
-        classes: number of classes.
+        classes: number of classes; None where there are none.
         weights: scale-invariant weights by name.
         layers: weights by name whose turning is measured.
         loggers: names of loggers besides JSONL.
@@ -39,7 +39,7 @@ class Telemetry:
         run: RunFolder,
         spec: RunSpec,
         *,
-        classes: int,
+        classes: int | None,
         weights: Mapping[str, Tensor],
         layers: Mapping[str, Tensor],
         loggers: Sequence[str],
@@ -114,12 +114,13 @@ class Telemetry:
         here = {name: place[name] for name in ("epoch", "step")}
         for line in self.monitor.alarms[before[0] :]:
             self.log("alarm", {**here, "line": line})
-            self._tell(f"warning: {line}")
+            self.say(f"warning: {line}")
         for line in self.monitor.withdrawn[before[1] :]:
             self.log("withdrawn", {**here, "line": line})
-            self._tell(line)
+            self.say(line)
 
-    def _tell(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line above the bar, if there is one."""
         if self._bar:
             self._bar.line(line)
 

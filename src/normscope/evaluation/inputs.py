@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from normscope._checks import invalid
+from normscope._precision import in_float64
 from normscope._sphere import safe_norm
 
 Values = np.ndarray | Tensor
@@ -72,7 +73,7 @@ def row_norms(name: str, z: Values) -> np.ndarray:
     rows = max(1, _CHUNK // z.shape[1])
     norms = np.empty(len(z))  # small parts would lie between freed chunks, and keep these
     for start in range(0, len(z), rows):
-        part = tensor_of(z[start : start + rows]).detach().double()
+        part = in_float64(tensor_of(z[start : start + rows]).detach())
         # contiguous, so that the same row has the same norm to the last bit however it is kept
         norms[start : start + rows] = safe_norm(part.contiguous())[:, 0].cpu().numpy()
     return norms

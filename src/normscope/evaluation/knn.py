@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from normscope._checks import check_floating, check_labels, check_number, invalid
+from normscope._precision import widened
 from normscope.evaluation.neighbours import Tiles, nearest, tiles_for, wide
 
 
@@ -38,7 +39,7 @@ class KnnResult:
         else:
             best = self.classes[self.scores.topk(top).indices]  # n top
             right = (best == truth.to(best.device)[:, None]).any(1)
-        return right.double().mean().item()
+        return int(right.sum()) / len(right)
 
 
 @torch.no_grad()
@@ -98,8 +99,8 @@ def knn(
 
 def _vote_(votes: Tensor, similarity: Tensor, index: Tensor, *, column: Tensor, tau: float) -> None:
     """Fill in each class's share of the vote, (n, classes)."""
-    # float64, and the largest taken out, for any temperature
-    share = (similarity.double() - similarity[:, :1]).div_(tau).softmax(1)
+    # float64 where there is one, and the largest taken out, for any temperature
+    share = (widened(similarity) - similarity[:, :1]).div_(tau).softmax(1)
     votes.copy_(share.new_zeros(votes.shape).scatter_add_(1, column[index], share))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from normscope._precision import in_float64
 from normscope.evaluation.neighbours import TILE
 
 
@@ -18,6 +19,8 @@ def squared_distance(bank: Tensor, z: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Cluster:
     r"""Mean and covariance $(1 - s) C + s l I$ of rows, in float64.
+
+    On the rows' device, or on the CPU where that has no float64.
 
     Attributes:
         mean: (d,).
@@ -37,12 +40,15 @@ class Cluster:
     def of(cls, bank: Tensor) -> Cluster:
         """Fit to rows, (m, d), a few at a time."""
         m, d = bank.shape
-        rows = _few(d)
-        mean = sum((part.double().sum(0) for part in bank.split(rows)), bank.new_zeros(())) / m
-        covariance = bank.new_zeros(d, d, dtype=torch.float64)
+        parts = bank.split(_few(d))
+        mean = in_float64(bank.new_zeros(d))
+        for part in parts:
+            mean += in_float64(part).sum(0)
+        mean = mean / m
+        covariance = mean.new_zeros(d, d)
         fourth = covariance.new_zeros(())
-        for part in bank.split(rows):
-            x = part.double() - mean
+        for part in parts:
+            x = in_float64(part) - mean
             covariance += x.T @ x / m
             fourth += x.square().sum(1).square().sum() / m
         # how far the covariance is from a multiple of one, and how much of it is chance
@@ -88,7 +94,7 @@ class Cluster:
     def _distance(self, z: Tensor, factor: Tensor) -> Tensor:
         distances = []
         for part in z.split(_few(len(self.mean))):
-            x = (part.double() - self.mean).T  # d rows
+            x = (in_float64(part) - self.mean).T  # d rows
             w = torch.linalg.solve_triangular(factor, x, upper=False)
             distances.append(w.square().sum(0))
         return torch.cat(distances)

@@ -70,7 +70,8 @@ def knn_distance(rows: Compared) -> Tensor:
 
 def mahalanobis(rows: Compared) -> Tensor:
     """Minus the squared distance to the reference's mean in its covariance, as one cluster."""
-    return -squared_distance(rows.bank, rows.z).to(rows.norm.dtype)
+    distance = squared_distance(rows.bank, rows.z).to(rows.norm.dtype)
+    return -distance.to(rows.norm.device)
 
 
 def energy(rows: Compared) -> Tensor | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from normscope._checks import check_floating, check_labels, check_number, invalid
+from normscope._precision import in_float64
 
 # The largest entry of the gradient at which the fit counts as converged. In float32 the line
 # search stalls above it: losses that near each other are the same number.
@@ -45,7 +46,7 @@ class ProbeResult:
         if truth.shape != self.predictions.shape:
             constraint = f"of shape {tuple(self.predictions.shape)}"
             raise invalid("truth", constraint, truth, "One label a test row.")
-        return (self.predictions == truth.to(self.predictions.device)).double().mean().item()
+        return int((self.predictions == truth.to(self.predictions.device)).sum()) / len(truth)
 
 
 def linear_probe(
@@ -62,7 +63,8 @@ def linear_probe(
     + \frac{\lambda}{2} \|W\|^2$, which has one minimum: no learning rate, no seed. Each column of
     x is centred and scaled to unit variance over the training rows; a constant one is left out.
     The fit works in coordinates in which the features are nearly uncorrelated, which takes fewer
-    steps to the same minimum. It uses float64, one copy of the features and three d x d matrices.
+    steps to the same minimum. It uses float64 (on the CPU where the device has none), one copy of
+    the features and three d x d matrices.
     The result is float32 or wider.
 
     Args:
@@ -78,12 +80,13 @@ def linear_probe(
     """
     _check(features, labels, test_features, steps)
     penalty = check_number("l2", l2, "The default is 1e-4.")
-    x = features.detach().to(torch.float64, copy=True)
+    x = in_float64(features.detach()).clone()
     mean, std = x.mean(0), x.std(0, correction=0)
     constant = std <= 1e-6 * torch.linalg.vector_norm(x, torch.inf, dim=0)  # up to rounding
     scale = (1 / std).masked_fill(constant, 0.0)
     x.sub_(mean).mul_(scale)
     classes, y = labels.unique(return_inverse=True)
+    y = y.to(x.device)
     if x.shape[1] > len(x):  # the penalty keeps the weight in the span of the rows
         span = torch.linalg.qr(x.T).Q
         w, b, loss, slope = _fit(x @ span, y, len(classes), penalty, steps)
@@ -93,8 +96,8 @@ def linear_probe(
     weight = w * scale
     bias = b - (weight * mean).sum(1)
     wide = torch.promote_types(features.dtype, torch.float32)
-    weight, bias = weight.to(wide), bias.to(wide)
-    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+    weight, bias = (part.to(features.device, wide) for part in (weight.to(wide), bias.to(wide)))
+    with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
         logits = F.linear(test_features.to(wide), weight, bias)
     predictions = classes[logits.argmax(1)]
     return ProbeResult(predictions, logits, weight, bias, classes, loss, slope <= _TOLERANCE)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope._checks import check_number, invalid
+from normscope._precision import has_float64, widened
 from normscope.interventions.cut_init import refuse_second_cut
 from normscope.interventions.scope import Scope, is_normalisation, selected_parameters
 
@@ -56,7 +57,7 @@ def suggest_cut(
         for p, start in zip(parameters, fresh, strict=True):
             p.copy_(start / 2**log_c)
         z = _output(probe, batch)
-        return float(torch.linalg.vector_norm(z.double(), dim=-1).mean())
+        return float(torch.linalg.vector_norm(widened(z), dim=-1).mean())
 
     def unreachable(why: str) -> ValueError:
         return invalid("target_norm", "a mean norm that some cut gives", target, why)
@@ -96,9 +97,10 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     multiplies its effective learning rate, $\gamma / \|w\|^2$, by $c^2$. That is all that
     cut-initialisation does to these weights.
 
-    Tests a float64 copy in train mode with random weights, since zeros from an initialisation
-    would hide later layers. Takes one forward pass per parameter, so a small batch is best. A
-    parameter without any effect, such as a bias before batch normalisation, is not named.
+    Tests a float64 copy (on the CPU where the device has none) in train mode with random weights,
+    since zeros from an initialisation would hide later layers. Takes one forward pass per
+    parameter, so a small batch is best. A parameter without any effect, such as a bias before
+    batch normalisation, is not named.
 
     Args:
         module: maps `batch` to one tensor.
@@ -111,6 +113,8 @@ def scale_invariant_parameters(module: nn.Module, batch: Tensor) -> set[str]:
     _check_batch(batch)
     probe = copy.deepcopy(module)
     parameters = selected_parameters(probe, "all")
+    if not has_float64(batch.device):
+        probe, batch = probe.cpu(), batch.cpu()
     probe.double().train()
     _remove_eps_(probe)
     batch = batch.double() if batch.is_floating_point() else batch

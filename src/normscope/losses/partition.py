@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from normscope._checks import check_number, invalid
+from normscope._precision import has_float64
 
 # Rows and columns of a tile: 1024 stay in a CPU's cache; a GPU wants fewer, larger launches.
 _TILE = {"cpu": 1024, "cuda": 4096}
@@ -51,7 +52,8 @@ def log_partition(
             that of the sum of all processes' losses.
 
     Returns:
-        One number per row, (n,), in float64 below a temperature of .025; -inf if no k is left.
+        One number per row, (n,), in float64 below a temperature of .025, if the device has that;
+        -inf if no k is left.
 
     >>> log_partition(torch.eye(3), temperature=1.0)  # log 2
     tensor([0.6931, 0.6931, 0.6931])
@@ -144,7 +146,8 @@ def _tiles(
 
 def _wide(u: Tensor, temperature: float) -> torch.dtype:
     """The dtype that holds E and its sums at this temperature."""
-    return u.dtype if fits_float32(temperature) else torch.float64
+    narrow = fits_float32(temperature) or not has_float64(u.device)
+    return u.dtype if narrow else torch.float64
 
 
 def fits_float32(temperature: float) -> bool:
@@ -168,7 +171,8 @@ def _own_first(x: Tensor) -> Tensor:
 def _check_alike_everywhere(u: Tensor, temperature: float) -> None:
     """Refuse inputs that differ between processes: gathering would hang or mix up rows."""
     own = [*u.shape, u.element_size(), temperature]
-    every = _own_first(torch.tensor([own], dtype=torch.float64, device=u.device)).tolist()
+    wide = torch.float64 if has_float64(u.device) else torch.float32
+    every = _own_first(torch.tensor([own], dtype=wide, device=u.device)).tolist()
     if any(other != every[0] for other in every):
         got = f"(2n, d, bytes a number, temperature) = {every}"
         raise invalid("z1", "alike on every process", got, "Drop the last, smaller batch.")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from normscope._checks import check_embeddings, check_labels, invalid
+from normscope._precision import has_float64
 from normscope._sphere import unit
 from normscope.losses.partition import check_temperature, log_partition
 
@@ -79,6 +80,7 @@ def _random_partner(index: Tensor, counts: Tensor, generator: torch.Generator | 
     place = torch.empty_like(by_class)
     place[by_class] = torch.arange(len(index), device=index.device)
     size, start = counts[index], (counts.cumsum(0) - counts)[index]
-    draw = torch.rand(len(index), generator=generator, device=index.device, dtype=torch.float64)
+    wide = torch.float64 if has_float64(index.device) else torch.float32
+    draw = torch.rand(len(index), generator=generator, device=index.device, dtype=wide)
     step = 1 + (draw * (size - 1)).long()  # 1 .. size - 1 places further on, round the class
     return by_class[start + (place - start + step) % size]

@@ -83,6 +83,8 @@ class Method(nn.Module):
     FAST: ClassVar[Defaults]  # our own: steps of a known angle
     TINY: ClassVar[Tiny]
     HAS_PREDICTOR: ClassVar[bool] = False
+    USES_CLASSES: ClassVar[bool] = False
+    SPANS_RUN: ClassVar[bool] = False  # whether `after_step` depends on the run's length
 
     backbone: nn.Module
     projector: nn.Sequential

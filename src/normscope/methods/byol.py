@@ -45,6 +45,7 @@ class BYOL(Method):
     FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 128, "hidden": 256})
     HAS_PREDICTOR = True
+    SPANS_RUN = True
 
     def __init__(
         self,

@@ -111,6 +111,8 @@ class DINO(Method):
         self.center.copy_(self.center.where(self.started, mean))
         self.started.fill_(True)
 
+    SPANS_RUN = True
+
     def after_step(self, progress: float) -> None:
         """Let the teacher follow."""
         self.follow(rising(self.momentum, progress))

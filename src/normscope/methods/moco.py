@@ -157,6 +157,8 @@ class MoCoV3(Method):
         both = cross_info_nce(q1, k1, temperature=tau) + cross_info_nce(q2, k2, temperature=tau)
         return StepOutput(2 * tau * both, q, k, h)  # 2 tau: MoCo v3, Algorithm 1
 
+    SPANS_RUN = True
+
     def after_step(self, progress: float) -> None:
         """Let the key encoder follow."""
         self.follow(rising(self.momentum, progress))

@@ -28,6 +28,7 @@ class SupCon(Method):
     )
     FAST = TEXT.steady()
     TINY = Tiny(options={"dimension": 64})
+    USES_CLASSES = True
 
     def __init__(
         self, backbone: nn.Module, *, dimension: int = 128, temperature: float = 0.1

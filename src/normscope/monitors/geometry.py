@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from normscope._precision import in_float64
 from normscope._sphere import unit
 from normscope._threads import one_thread
 from normscope.monitors.observation import Observation
@@ -70,7 +71,7 @@ def gram(z: Tensor) -> Tensor:
 
     Float64, since it squares: float32 would leave sqrt(1e-7) in each singular value.
     """
-    z = z.to(torch.float64)
+    z = in_float64(z)
     z = z.where(z.isfinite().all(), 0.0)  # eigenvalues of NaN would raise; those of 0 give 0 / 0
     return z @ z.T if len(z) <= z.shape[1] else z.T @ z
 

@@ -318,7 +318,7 @@ def _at_log_point(shipped: _Shipped) -> Record:
 def on_host(x: Tensor) -> Tensor:
     """A copy in host memory, complete once the device has reached this point."""
     if not x.is_cuda:
-        return x
+        return x.cpu()
     return torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
 
 

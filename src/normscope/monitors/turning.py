@@ -28,7 +28,7 @@ class Turned(NamedTuple):
             norm, some .15 to 1.5 in usual initialisations, and `weight_growth`, the median of a
             layer's norm over its norm at the start.
         """
-        angles, sizes, first = self.numbers.double().tolist()
+        angles, sizes, first = self.numbers.tolist()
         pairs = zip(sizes, first, strict=True)
         return {
             "rad_per_step": _median(angles),

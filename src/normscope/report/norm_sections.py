@@ -48,7 +48,7 @@ def norms_in_words(found: Stored) -> str:
     if new:
         falls = ", ".join(f"{short(mean)} on {name}" for name, mean in new.items())
         text += f" Mean norm on new images, relative to training images: {falls}."
-    auroc = found["confidence"]["knn"]["auroc"]
+    auroc = found["confidence"].get("knn", {}).get("auroc")
     if auroc is not None:
         text += f" The norm separates right from wrong answers with AUROC {auroc:.2f}."
     return text
@@ -56,7 +56,9 @@ def norms_in_words(found: Stored) -> str:
 
 def norm_sections(found: Stored) -> list[Section]:
     """Norms by split, against confidence, as novelty scores, and calibrated."""
-    parts = [_splits_section(found), _confidence_section(found)]
+    parts = [_splits_section(found)]
+    if found["confidence"]:  # images without classes have none
+        parts.append(_confidence_section(found))
     if found["novelty"]:
         parts.append(_novelty_section(found["novelty"]))
     if found["calibration"] is not None:  # too few images
@@ -91,15 +93,17 @@ def gallery_section(arrays: Mapping[str, np.ndarray]) -> Section:
     for start in range(0, len(names), _ROWS):
         rows = slice(start, start + _ROWS)
         some = names[rows]
-        caption = f"Ten images of highest and of lowest norm, classes {some[0]} to {some[-1]}."
+        caption = "Ten images of highest and of lowest norm"
+        caption += f", classes {some[0]} to {some[-1]}." if len(names) > 1 else "."
         figure = gallery(highest[rows], lowest[rows], some)
         pictures.append(Picture.of(figure, caption))
     right = {end: float(arrays[f"{end}_correct"].mean()) for end in ("highest", "lowest")}
-    text = (
-        "Test images of each class, the most extreme first. The kNN classifies "
-        f"{right['highest']:.0%} of those of highest norm right, {right['lowest']:.0%} of those "
-        "of lowest."
-    )
+    text = "Test images of each class, the most extreme first."
+    if not math.isnan(right["highest"]):
+        text += (
+            f" The kNN classifies {right['highest']:.0%} of those of highest norm right, "
+            f"{right['lowest']:.0%} of those of lowest."
+        )
     return Section("Images of highest and lowest norm", [text], figures=pictures)
 
 

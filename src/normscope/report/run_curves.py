@@ -46,9 +46,14 @@ def curves(runs: Mapping[str, RunResult]) -> dict[str, Figure]:
     measured = {name: run for name, run in runs.items() if _angles(run)[0]}
     what = "angle that the median layer turns by in a step"
     turning = {what: _drawn(measured, _angles, "rad per step", yscale="log")} if measured else {}
+    classified = {name: run for name, run in runs.items() if not math.isnan(run.knn)}
+    accuracy = {}
+    if classified:  # images without classes have no accuracy
+        what = "kNN accuracy on held-out images"
+        accuracy = {what: _drawn(classified, _accuracies, "accuracy, %", xscale="log")}
     return {
         "mean embedding norm": _drawn(runs, _norms, "$|z|$ at the loss", yscale="log"),
-        "kNN accuracy on held-out images": _drawn(runs, _accuracies, "accuracy, %", xscale="log"),
+        **accuracy,
         "effective learning rate": _drawn(runs, rates, "learning rate / $|w|^2$", yscale="log"),
         "loss": _drawn(runs, _losses, "loss"),
     } | turning
@@ -130,7 +135,15 @@ def summary_table(runs: Mapping[str, RunResult]) -> Table:
     for name, run in runs.items():
         norms, losses, highest = _norms(run)[1], run.history("loss")[1], max(rates(run)[1])
         row = [f"{norms[0]:.2f}", f"{norms[-1]:.2f}", f"{losses[0]:.3f}", f"{losses[-1]:.3f}"]
-        rows.append([name, *row, f"{highest:.2g}", f"{run.knn:.1%}", f"{run.seconds:.0f}"])
+        rows.append(
+            [
+                name,
+                *row,
+                f"{highest:.2g}",
+                "-" if math.isnan(run.knn) else f"{run.knn:.1%}",
+                f"{run.seconds:.0f}",
+            ]
+        )
     return Table(headings, rows, numeric=range(1, len(headings)))
 
 

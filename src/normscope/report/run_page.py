@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,12 @@ def _training_in_words(result: RunResult) -> str:
     of = "" if spec.grad_scale_of == "each" else f" by the norm's {spec.grad_scale_of}"
     mended += f", GradScale {spec.grad_scale:g}{of}" if spec.grad_scale else ""
     epochs = "an epoch" if spec.epochs == 1 else f"{spec.epochs} epochs"
+    right = f"kNN {result.knn:.1%} of the test images right, their mean norm"
+    if math.isnan(result.knn):  # it diverged, or its images have no classes
+        right = "no kNN accuracy; mean norm of the test images"
     return (
-        f"{spec.method} on {spec.data} with {spec.net}{mended}, {epochs}: kNN "
-        f"{result.knn:.1%} of the test images right, their mean norm {result.norm:.3g}."
+        f"{spec.method} on {spec.data} with {spec.net}{mended}, {epochs}: {right} "
+        f"{result.norm:.3g}."
     )
 
 
@@ -98,11 +102,12 @@ def command(spec: RunSpec) -> str:
     >>> command(RunSpec(method="simclr", cut=3.0, options={"temperature": 0.2}))[-41:]
     '--lr 0.18 --cut 3.0 --set temperature=0.2'
     """
-    said = {name: getattr(spec, name) for name in (*_SAID, *_USUAL)}
+    own = ("knn_k",) if ":" in spec.data else ()  # which the command line fits to the images
+    said = {name: getattr(spec, name) for name in (*_SAID, *own, *_USUAL)}
     usual = RunSpec(method=spec.method, **said)
     words = ["normscope", "train", spec.method]
     for name, value in said.items():
-        if name in _SAID or value != _USUAL[name]:
+        if name in (*_SAID, *own) or value != _USUAL[name]:
             words += [f"--{name.replace('_', '-')}", plain(value)]
     changed = {k: v for k, v in spec.to_dict().items() if getattr(usual, k) != v}
     options = {k: v for k, v in changed.pop("options", {}).items() if usual.options.get(k) != v}

@@ -47,7 +47,7 @@ def _best(knn: Mapping[str, float]) -> str:
     """Which run has the highest accuracy, among those that have one."""
     finished = {name: value for name, value in knn.items() if not math.isnan(value)}
     if not finished:
-        return "None of them has a kNN accuracy: they diverged."
+        return "None of them has a kNN accuracy: they diverged, or their images have no classes."
     best = max(finished, key=lambda name: finished[name])
     return f"The best by kNN is {best}, with {finished[best]:.1%}."
 
@@ -83,9 +83,13 @@ def _norms_section(
     rows = []
     for name, found in evaluated.items():
         with as_written(folders[name] / "evaluation.json"):
-            splits, knn = found["splits"], found["confidence"]["knn"]
+            splits, knn = found["splits"], found["confidence"].get("knn", {})
             means = [short(splits.get(split, {"mean": None})["mean"]) for split in sorted(new)]
-            numbers = [knn["auroc"], knn["spearman"], (found["calibration"] or {}).get("aurc")]
+            numbers = [
+                knn.get("auroc"),
+                knn.get("spearman"),
+                (found["calibration"] or {}).get("aurc"),
+            ]
             rows.append([name, *means, *(short(value, ".3f") for value in numbers)])
     headings = ("run", *(f"norm on {split}" for split in sorted(new)))
     headings += ("AUROC of being right", "Spearman", "AURC")

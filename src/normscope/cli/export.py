@@ -1,0 +1,61 @@
+"""normscope export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from normscope.cli.console import errors, out, refuse, say
+from normscope.engine import load_encoder, write_hub_folder
+from normscope.engine.timm_file import write_timm
+
+
+def export(
+    run: Annotated[
+        Path, typer.Argument(help="a run's folder, or its encoder.safetensors", show_default=False)
+    ],
+    to: Annotated[Literal["onnx", "timm", "hub"], typer.Option(help="what to write")],
+    target: Annotated[
+        Path, typer.Option("--out", help="a .onnx or .safetensors file, or a new folder")
+    ],
+    *,
+    layer: Annotated[
+        str | None, typer.Option(help="onnx: backbone, projector or predictor; default: the last")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace a file")] = False,
+) -> None:
+    """Write a trained network for other programs: ONNX, timm, or a folder to share.
+
+    \b
+    normscope export runs/simclr-digits-0123456789 --to onnx --out digits.onnx
+    normscope export runs/simclr-cifar10-0123456789 --to timm --out cifar10.safetensors
+    normscope export runs/simclr-digits-0123456789 --to hub --out digits-simclr
+
+    ONNX takes images in [0, 1] and gives embeddings and norms; onnxruntime must agree to 1e-5
+    before the file appears. The file for timm holds the backbone, under timm's names, and the
+    lines that load it are printed. The folder is laid out for Hugging Face's hub, with a model
+    card made from the run; load_encoder takes it.
+    """
+    if layer is not None and to != "onnx":
+        refuse(f"--layer must be left out with --to {to}, got {layer!r}.")
+    if to != "hub" and target.exists() and not (force and target.is_file()):
+        refuse(f"--out must be a new file, got {str(target)!r}. --force replaces a file.")
+    if to == "hub":
+        write_hub_folder(run, target)
+        files = ", ".join(sorted(path.name for path in target.iterdir()))
+        say(out, f"{files}: {target}")
+        say(out, f"Load it with: normscope.load_encoder({str(target)!r})")
+        return
+    if to == "timm":
+        model = write_timm(run, target)
+        say(out, f"backbone as timm's {model.name}, for images of {model.side} pixels: {target}")
+        for line in ("Load it with:", *(f"  {line}" for line in model.lines(target))):
+            say(out, line)
+        return
+    with errors.status("exporting"):
+        encoder = load_encoder(run, layer=layer)
+        encoder.export_onnx(target)
+    what = f"{encoder.d} numbers from the {encoder.layer}"
+    say(out, f"{what}, the same in onnxruntime to 1e-5: {target}")

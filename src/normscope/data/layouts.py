@@ -1,0 +1,130 @@
+"""What is in a folder of images, in whichever layout, without decoding any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from normscope._checks import invalid
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"}
+ADVICE = "Lay it out as train/<class>/* and test/<class>/* (or val/<class>/*)."
+BROKEN = "Remove or replace it."
+_HELD_OUT = 5  # one image in so many is for testing where the folder says nothing of it
+_IMAGES = "Put images or folders of images into it."
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The images of a folder, by their names below it.
+
+    Attributes:
+        classes: names, in order; none where the folder has no classes.
+        train: names of the images to train on.
+        train_labels: their classes, (n,); zeros where there are none.
+        test: names of the images to evaluate on.
+        test_labels: theirs.
+    """
+
+    classes: tuple[str, ...]
+    train: list[str]
+    train_labels: np.ndarray
+    test: list[str]
+    test_labels: np.ndarray
+
+
+def listing(path: Path) -> Listing:
+    """The images of a folder in one of three layouts.
+
+    `train/<class>/*` and `test/<class>/*` (or val); `<class>/*`, of whose classes one image in
+    five is held out for testing; or images directly in the folder, and in any below it, which have
+    no classes and are held out alike. Which ones is drawn with a fixed seed. Names that begin with
+    a dot are left out where the folder is not split.
+    """
+    if not path.is_dir() or any((path / kind).is_dir() for kind in ("train", "test", "val")):
+        return _split(path)
+    if _images_in(path):
+        names = list(_all_below(path))
+        return _with_held_out((), names, np.zeros(len(names), np.int64), path)
+    classes, names, labels = _of_classes(path, _visible_folders(path))
+    if not classes:
+        raise invalid(str(path), "a folder of images", "none", _IMAGES)
+    return _with_held_out(classes, names, labels, path)
+
+
+def _split(path: Path) -> Listing:
+    """`train/<class>/*`, and test or val."""
+    parts = []
+    for kind in ("train", "test" if (path / "test").is_dir() else "val"):
+        folder = path / kind
+        if not folder.is_dir():
+            raise invalid(str(folder), "a folder of classes", "nothing", ADVICE)
+        classes = [f"{kind}/{f.name}" for f in folder.iterdir() if f.is_dir()]
+        if not classes:
+            raise invalid(str(folder), "a folder of classes", "an empty folder", ADVICE)
+        parts.append((folder, _of_classes(path, classes)))
+    (_, (classes, *train)), (test_folder, (test_classes, *test)) = parts
+    if test_classes != classes:
+        odd = sorted(set(classes) ^ set(test_classes))[0]
+        constraint, got = "of the same classes as train", f"{odd} in only one"
+        raise invalid(str(test_folder), constraint, got, ADVICE)
+    return Listing(classes, *train, *test)
+
+
+def _of_classes(path: Path, folders: list[str]) -> tuple[tuple[str, ...], list[str], np.ndarray]:
+    """Classes, names of their images in a fixed order, and labels; a folder is a class."""
+    names, labels = [], []
+    for label, folder in enumerate(sorted(folders)):
+        files = _images_in(path / folder)
+        if not files:
+            raise invalid(str(path / folder), "a folder of images", "none", ADVICE)
+        names += [f"{folder}/{file}" for file in files]
+        labels += [label] * len(files)
+    classes = tuple(folder.rpartition("/")[2] for folder in sorted(folders))
+    return classes, names, np.array(labels, np.int64)
+
+
+def _visible_folders(path: Path) -> list[str]:
+    return [f.name for f in path.iterdir() if f.is_dir() and not f.name.startswith(".")]
+
+
+def _images_in(folder: Path) -> list[str]:
+    """Names of image files, in order; all must be regular files."""
+    with os.scandir(folder) as entries:
+        found = [
+            (e.name, e.is_file())
+            for e in entries
+            if Path(e.name).suffix.lower() in SUFFIXES and not e.name.startswith("._")
+        ]
+    for name, regular in found:
+        if not regular:  # a FIFO, a folder, a link to nothing
+            raise invalid(str(folder / name), "a whole image", "no regular file", BROKEN)
+    return sorted(name for name, _ in found)
+
+
+def _all_below(path: Path) -> Iterator[str]:
+    """Names of all images in a folder and below it, folder by folder."""
+    yield from _images_in(path)
+    for folder in sorted(_visible_folders(path)):
+        yield from (f"{folder}/{name}" for name in _all_below(path / folder))
+
+
+def _with_held_out(
+    classes: tuple[str, ...], names: list[str], labels: np.ndarray, path: Path
+) -> Listing:
+    """Every fifth image of each class for testing, in an order drawn with a fixed seed."""
+    rng = np.random.default_rng(0)
+    is_test = np.zeros(len(names), bool)
+    for label in range(max(1, len(classes))):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        if len(rows) > 1:  # a class of one image is only trained on
+            is_test[rows[: max(1, round(len(rows) / _HELD_OUT))]] = True
+    if not is_test.any():
+        raise invalid(str(path), "a folder of two images or more", len(names), _IMAGES)
+    kept, held = (np.flatnonzero(rows) for rows in (~is_test, is_test))
+    train, test = ([names[i] for i in rows] for rows in (kept, held))
+    return Listing(classes, train, labels[kept], test, labels[held])
