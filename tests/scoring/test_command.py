@@ -299,8 +299,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         "from normscope.cli import app\n"
         "for name in ('small', 'large'):\n"
         "    for kind in ('npy', 'parquet'):\n"
-        "        words = ['score', f'{name}.{kind}', '--reference', 'small.npy', '--force', '--parts']\n"
-        "        app([*words, 'norm'], standalone_mode=False)\n"
+        "        words = ['score', f'{name}.{kind}', '--reference', 'small.npy', '--force']\n"
+        "        app([*words, '--parts', 'norm'], standalone_mode=False)\n"
         "    print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     done = subprocess.run(

@@ -4,6 +4,8 @@ from normscope.confidence import LEAST
 from normscope.scoring.arrays import as_source
 from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
+from normscope.scoring.drift import Drift, Quantity, Window, drift, drift_by
+from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
 from normscope.scoring.kept import kept_rows, texts_at, write_kept
 from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.reference import (
@@ -20,21 +22,30 @@ from normscope.scoring.targets import check_out, default_out, kept_beside
 __all__ = [
     "LEAST",
     "REFERENCE_ROWS",
+    "TEST",
+    "Drift",
     "FittedReference",
     "Histogram",
+    "Quantity",
     "Row",
     "Source",
     "Summary",
     "Tally",
+    "Window",
+    "as_json",
     "as_source",
+    "change_in",
     "check_out",
     "default_out",
+    "drift",
+    "drift_by",
     "fit_reference",
     "fit_trust",
     "kept_beside",
     "kept_rows",
     "load_reference",
     "open_embeddings",
+    "p_in_words",
     "read_files",
     "score_batch",
     "score_file",

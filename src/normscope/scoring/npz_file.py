@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.scoring.blocks import LONGEST_ID, check_shape, damaged
+from normscope.scoring.blocks import LONGEST_ID, TIME, check_shape, damaged
 from normscope.scoring.npy_file import Head, check_rows, read_head
 from normscope.scoring.places import Place
 from normscope.scoring.raw import BROKEN, Column, RawSource
@@ -40,16 +40,17 @@ def open_npz(place: Place, wanted: Wanted) -> RawSource:
 
     id_name = wanted.id_among(heads)
     found = [] if id_name is None else [f"id: {_kind(heads[id_name].numbers)}"]
+    given = [c + TIME * (heads[c].numbers.kind == "M") for c in wanted.covariates]
     return RawSource(
         path,
         rows,
         d,
         str(head.numbers),
-        (*found, *wanted.covariates, *([wanted.text] if wanted.text else [])),
+        (*found, *given, *([wanted.text] if wanted.text else [])),
         Column(lambda: _opened(place, name, head), head.numbers, (d,)),
         None if id_name is None else beside(id_name, "iuU"),
         None if wanted.text is None else beside(wanted.text, "U"),
-        {name: beside(name, "fiub") for name in wanted.covariates},
+        {name: beside(name, "fiubM") for name in wanted.covariates},
     )
 
 
