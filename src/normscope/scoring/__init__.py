@@ -1,7 +1,7 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
 from normscope.confidence import LEAST
-from normscope.scoring.arrays import as_source
+from normscope.scoring.arrays import as_source, blocks_of
 from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
 from normscope.scoring.drift import Drift, Quantity, Window, drift, drift_by
@@ -15,6 +15,7 @@ from normscope.scoring.reference import (
     fit_trust,
     load_reference,
 )
+from normscope.scoring.sample import Drawn, drawn_rows
 from normscope.scoring.stream import score_file
 from normscope.scoring.tally import Histogram, Row, Summary, Tally
 from normscope.scoring.targets import check_out, default_out, kept_beside
@@ -23,6 +24,7 @@ __all__ = [
     "LEAST",
     "REFERENCE_ROWS",
     "TEST",
+    "Drawn",
     "Drift",
     "FittedReference",
     "Histogram",
@@ -34,9 +36,11 @@ __all__ = [
     "Window",
     "as_json",
     "as_source",
+    "blocks_of",
     "change_in",
     "check_out",
     "default_out",
+    "drawn_rows",
     "drift",
     "drift_by",
     "fit_reference",
