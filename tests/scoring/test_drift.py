@@ -119,7 +119,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path: Path, monkeypatch, caps
     app([*words, "--out", "drift.json", "--html", "drift.html"], standalone_mode=False)
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith(
-        "Drift: norm moved strongly in 1 of 3 windows, most in time 2026-03-04 12:00"
+        "Drift: norm moved strongly in 1 of 3 windows, most in 2026-03-04 12:00"
     )
     stored = json.loads(Path("drift.json").read_text())
     assert stored["verdict"] == told[0]

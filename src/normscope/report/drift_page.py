@@ -8,7 +8,7 @@ from normscope._environment import versions
 from normscope.report.figures import BLUE, GREY, ORANGE
 from normscope.report.html import Mark, Page, Section, Table
 from normscope.report.norm_sections import picture
-from normscope.scoring import TEST, Drift, Quantity, p_in_words
+from normscope.scoring import TEST, Drift, p_in_words
 
 _LABELS = 8  # windows that are named below a plot, at most
 
@@ -18,7 +18,7 @@ def drift_page(found: Drift) -> Page:
     sections = [Section("Verdict", [found.verdict, TEST, *found.notes]), _tests(found)]
     plots = [
         picture(lambda axes, name=name: _draw(axes, found, name), _caption(name))
-        for name in found.windows[0].quantities
+        for name in found.windows[1].quantities
     ]
     sections += [Section("Over the windows", figures=plots), _rows(found)]
     what = "Drift was found." if found.drifts else "No drift was found."
@@ -64,14 +64,19 @@ def _caption(name: str) -> str:
     what = {
         "norm": "Norms",
         "neighbours": "Mean cosine with the five nearest rows of the first window",
+        "direction": "Direction, on the line from the first window's mean",
     }.get(name, name)
     return f"{what}: median, quartiles, 5 and 95 %. Orange where it drifts."
 
 
 def _draw(axes: Axes, found: Drift, name: str) -> None:
-    axes.axhline(found.windows[0].quantities[name].median, color=GREY, linestyle="--", linewidth=1)
+    before = found.windows[0].quantities.get(name)
+    level = 0.0 if before is None else before.median
+    axes.axhline(level, color=GREY, linestyle="--", linewidth=1)
     for at, window in enumerate(found.windows):
-        quantity: Quantity = window.quantities[name]
+        if name not in window.quantities:  # the direction of the first window is that line
+            continue
+        quantity = window.quantities[name]
         low, first, middle, third, high = quantity.levels
         color = ORANGE if quantity.drifts else BLUE
         axes.vlines(at, low, high, color=color, linewidth=1.2)
@@ -84,5 +89,5 @@ def _draw(axes: Axes, found: Drift, name: str) -> None:
 
 
 def _cut(name: str) -> str:
-    name = name.replace("$", r"\$")
+    name = name.split(" to ")[0].replace("$", r"\$")
     return name if len(name) <= 22 else f"{name[:21]}…"

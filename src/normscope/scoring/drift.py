@@ -361,7 +361,8 @@ def _edges(
         starts = np.unique(np.sort(known)[np.arange(windows) * len(known) // windows])
     ends = [*(values[np.searchsorted(values, starts[1:]) - 1]), values[-1]]
     shown = [[moment(end, clock=clock) for end in pair] for pair in zip(starts, ends, strict=True)]
-    return starts[1:], [f"{by} {a}" if a == b else f"{by} {a} to {b}" for a, b in shown]
+    called = "" if clock else f"{by} "
+    return starts[1:], [called + (a if a == b else f"{a} to {b}") for a, b in shown]
 
 
 def _most(windows: int, d: int) -> int:

@@ -56,12 +56,12 @@ def moment(time: float, *, clock: bool) -> str:
     """A time as a number; by the clock, seconds from 1970 as a date, with the hour if it has one.
 
     >>> moment(86400.0, clock=True), moment(90000.5, clock=True), moment(7.0, clock=False)
-    ('1970-01-02', '1970-01-02 01:00:00', '7')
+    ('1970-01-02', '1970-01-02 01:00', '7')
     """
     if not clock:
         return f"{time:.10g}"
     said = str(np.datetime64(int(time), "s")).replace("T", " ")
-    return said.removesuffix(" 00:00:00")
+    return said.removesuffix(":00").removesuffix(" 00:00")
 
 
 def size_of(quantity: Quantity) -> str:
