@@ -195,7 +195,10 @@ def test_pictures_are_shown_and_missing_or_damaged_ones_are_not(files: Path) -> 
         (["--reference-rows", "5"], "--reference-rows must be at least 20, got 5"),
         (["--images", "x"], "--images must be left out without --html"),
         (["--known-bad", "few.npy"], "known_bad must be at least 20 rows, got 9"),
-        (["--known-bad", "narrow.npy"], "--known-bad must have 8 columns as --reference has"),
+        (
+            ["--known-bad", "narrow.npy"],
+            "known_bad must be of 8 columns, as the reference is, got 3",
+        ),
         (["--known-bad", "none.npy"], "No such file"),
         (["--reference", "few.npy"], "reference must be at least 20 rows, got 9"),
         (["--reference", "fit.safetensors", "--parts", "all"], "got one that is fitted"),
