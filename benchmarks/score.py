@@ -1,4 +1,4 @@
-"""`normscope score` against reading the file and doing nothing: seconds, GB/s and peak memory.
+"""`normscope score --parts norm` against reading the file alone: seconds, GB/s and peak memory.
 
     python benchmarks/score.py
 
@@ -92,7 +92,7 @@ def process(words: list[str]) -> tuple[float, float, str]:
 def score(path: Path, reference: Path) -> tuple[float, float]:
     """Seconds and peak megabytes of the command on a file."""
     words = [sys.executable, "-m", "normscope.cli", "score", str(path), "--force"]
-    return process([*words, "--reference", str(reference)])[:2]
+    return process([*words, "--reference", str(reference), "--parts", "norm"])[:2]
 
 
 def bare(path: Path) -> float:
@@ -183,7 +183,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         found = {kind: measure(kind, Path(folder), args) for kind in ("npy", "parquet")}
     Table(
-        title=f"normscope score, {args.rows:,} x {args.d} float32",
+        title=f"normscope score --parts norm, {args.rows:,} x {args.d} float32",
         columns=[
             "file",
             "bare read, GB/s",
