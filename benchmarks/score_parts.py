@@ -135,7 +135,7 @@ def main() -> None:
             f"Rounds: {args.rounds} (the median is shown), two cores, whose busy seconds are "
             "added up: other programs do not count. Start-up is in them.",
             f"With neighbours, {args.judged:,} rows are judged against {REFERENCE:,} drawn of "
-            f"{args.rows:,}. All rows would take at most {judged / 60:.0f} minutes of two idle cores: "
+            f"{args.rows:,}. All would take at most {judged / 60:.0f} minutes of two idle cores: "
             "that is in proportion, and the fit does not grow.",
             f"Load average of the machine's {os.cpu_count()} cores before the first process: "
             f"{load:.1f}.",
