@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -14,14 +15,17 @@ from normscope._files import whole_files
 from normscope.cli.console import errors, out, refuse, say, visible
 from normscope.scoring import (
     FittedReference,
+    Source,
     Summary,
     check_out,
+    connected,
     default_out,
     fit_reference,
     kept_beside,
     kept_rows,
     load_reference,
     open_embeddings,
+    open_on_ray,
     read_files,
     score_file,
     write_kept,
@@ -70,6 +74,12 @@ def score(
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="also write an HTML page")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+    engine: Annotated[
+        str, typer.Option(help="here, or ray: the workers of a cluster read and score files")
+    ] = "here",
+    ray_address: Annotated[
+        str | None, typer.Option(help="a cluster's; default: RAY_ADDRESS, or one started here")
+    ] = None,
 ) -> None:
     """Give each embedding a confidence and a novelty, by its norm among a reference's.
 
@@ -98,7 +108,8 @@ def score(
     if fitted is not None and not covariates:
         covariates = list(fitted.confidence.names)  # it knows what it was fitted with
     columns: Columns = {"column": column, "id": identity, "covariates": covariates}
-    source = open_embeddings(files, split="test", text=text, **columns)
+    opened, cluster = _engine(engine, ray_address)
+    source = opened(files, split="test", text=text, **columns)
     if fitted is not None and (labels is not None or save_reference is not None):
         advice = "leave out --labels and --save-reference"
         refuse(f"--reference must be embeddings, got one that is fitted: {advice}.")
@@ -110,11 +121,11 @@ def score(
     scores: list[np.ndarray] = []
     left = ""
     try:
-        with whole_files(*targets) as partial:
+        with whole_files(*targets) as partial, cluster:
             at = dict(zip(targets, partial, strict=True))
             with bar:
                 if fitted is None:
-                    known = open_embeddings(reference, split="train", **columns)
+                    known = opened(reference, split="train", **columns)
                     _check_columns(known.d, source.d)
                     fitted = fit_reference(known, labels=classes, progress=_shown(bar, "reference"))
                 progress, watch = _shown(bar, "scores"), None if kept is None else scores.append
@@ -145,6 +156,17 @@ class Columns(TypedDict):
     column: str | None
     id: str | None
     covariates: list[str]
+
+
+def _engine(
+    name: str, address: str | None
+) -> tuple[Callable[..., Source], AbstractContextManager[None]]:
+    """How files are opened, and the cluster that reads them, if one does."""
+    if name not in ("here", "ray"):
+        refuse(f"--engine must be here or ray, got {name!r}. ray needs a cluster, or starts one.")
+    if name == "here" and address is not None:
+        refuse(f"--ray-address must be left out without --engine ray, got {address!r}.")
+    return (open_embeddings, nullcontext()) if name == "here" else (open_on_ray, connected(address))
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:

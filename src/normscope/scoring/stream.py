@@ -15,6 +15,7 @@ from normscope._checks import invalid
 from normscope.confidence import NormConfidence, check_not_normalised, norm_trust
 from normscope.scoring.blocks import COVARIATE, OK, Block, Source
 from normscope.scoring.places import is_url
+from normscope.scoring.spread import Columns, Parcel, Spread, parcels
 from normscope.scoring.tally import Summary, Tally, counted, named
 from normscope.scoring.writers import written
 
@@ -24,6 +25,7 @@ _SAMPLE_ROWS = 10_000  # of the reference, for `trust`
 _SAMPLE_BYTES = 1 << 26
 _MERGED_ROWS = 1 << 16
 _NO_ROWS = np.empty((0, 0), np.float32)
+_NO_PLACES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ def fit_reference(
     norms, columns = [], []
     counts: Counter[int] = Counter()
     start = 0
-    for block in source.blocks():
+    for parcel in parcels(source, _Drawn(_NO_PLACES if sample is None else sample.drawn)):
+        block = parcel.block
         status = _with_covariates(block)
         fine = status == OK
         counts.update(counted(status))
@@ -101,14 +104,14 @@ class _Sample:
 
     def __init__(self, source: Source) -> None:
         n = min(_SAMPLE_ROWS, _SAMPLE_BYTES // (4 * source.d), source.rows)
-        self._drawn = np.sort(np.random.default_rng(0).choice(source.rows, n, replace=False))
+        self.drawn = np.sort(np.random.default_rng(0).choice(source.rows, n, replace=False))
         self._places: list[np.ndarray] = []
         self._blocks: list[Block] = []
 
     def take(self, block: Block, start: int, fine: np.ndarray) -> None:
         """Keep those drawn of a block that begins at row `start`, if they are fine."""
-        first, last = np.searchsorted(self._drawn, [start, start + len(block)])
-        places = self._drawn[first:last]
+        first, last = np.searchsorted(self.drawn, [start, start + len(block)])
+        places = self.drawn[first:last]
         places = places[fine[places - start]]
         at = places - start
         z = block.z[at].astype(np.float64 if block.z.dtype.itemsize == 8 else np.float32)
@@ -132,6 +135,17 @@ class _Sample:
             for name in self._blocks[0].covariates
         }
         return norms, given or None
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Blocks with the embeddings of some rows of their source."""
+
+    places: np.ndarray
+
+    def __call__(self, block: Block, start: int) -> Parcel:
+        first, last = np.searchsorted(self.places, [start, start + len(block)])
+        return Parcel(block, carried=self.places[first:last] - start)
 
 
 def score_file(
@@ -160,7 +174,7 @@ def score_file(
     tally = Tally()
     start = 0
     with written(out) as writer:
-        for block in _ahead(_merged(source.blocks())):
+        for block, found in _batches(source, reference):
             rows = slice(start, start + len(block))
             if block.ids is None:
                 ids = np.arange(rows.start, rows.stop)
@@ -169,7 +183,7 @@ def score_file(
                 seen = seen if len(seen) else np.empty(source.rows, np.int64)
                 seen[rows] = _hashes(ids)
             check_not_normalised(str(source.path), block.norms)
-            columns = {"id": ids, **scored(block, reference)}
+            columns = {"id": ids, **found}
             writer.write(columns)
             tally.add(columns, block.texts)
             if watch is not None:
@@ -181,12 +195,44 @@ def score_file(
     return tally.summary(reference.confidence)
 
 
-def scored(block: Block, reference: FittedReference) -> dict[str, np.ndarray]:
+def scored(block: Block, reference: FittedReference) -> Columns:
     """Norm, score, novelty and status of the rows of a block, (n,) each."""
     found = reference.confidence.scored_norms(block.norms, block.covariates or None)
     score, novelty = (values.astype(np.float32) for values in found)
     status = _with_covariates(block)
     return {"norm": block.norms, "score": score, "novelty": novelty, "status": status}
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Blocks with the columns of `scored`."""
+
+    reference: FittedReference
+
+    def __call__(self, block: Block, start: int) -> Parcel:
+        del start
+        return Parcel(block, scored(block, self.reference))
+
+
+def _batches(source: Source, reference: FittedReference) -> Iterator[tuple[Block, Columns]]:
+    """Rows without their embeddings, and the columns of `scored`, many rows at a time."""
+    if not isinstance(source, Spread):
+        for block in _ahead(_merged(source.blocks())):
+            yield block, scored(block, reference)
+        return
+    held: list[Parcel] = []
+    for parcel in source.mapped(_Scored(reference)):
+        held.append(parcel)
+        if sum(len(p.block) for p in held) >= _MERGED_ROWS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _together(parts: list[Parcel]) -> tuple[Block, Columns]:
+    columns = {c: np.concatenate([p.columns[c] for p in parts]) for c in parts[0].columns}
+    return _joined([part.block for part in parts]), columns
 
 
 def _merged(blocks: Iterator[Block]) -> Iterator[Block]:

@@ -1,0 +1,52 @@
+"""Embeddings that other processes read: what these make of each block comes back, not the rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from normscope.scoring.blocks import Block, Source
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What comes back of a block.
+
+    Attributes:
+        block: without its rows, except those carried; the others are zero.
+        columns: name -> (n,), that were computed there.
+        carried: the rows whose embeddings come along, as places in the block, (k,).
+    """
+
+    block: Block
+    columns: Columns = field(default_factory=dict)
+    carried: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+# of a block and the row that it begins at; it is pickled, and sent to where the rows are read
+Kernel = Callable[[Block, int], Parcel]
+
+
+@dataclass
+class Spread(Source):
+    """Rows that other processes can read in pieces; `blocks` reads them here."""
+
+    @abstractmethod
+    def mapped(self, kernel: Kernel) -> Iterator[Parcel]:
+        """What the kernel makes of each block, in the order of the rows."""
+
+
+def parcels(source: Source, kernel: Kernel) -> Iterator[Parcel]:
+    """What a kernel makes of each block of any source, in the order of the rows."""
+    if isinstance(source, Spread):
+        yield from source.mapped(kernel)
+        return
+    start = 0
+    for block in source.blocks():
+        yield kernel(block, start)
+        start += len(block)
