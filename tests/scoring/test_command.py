@@ -119,12 +119,13 @@ def test_the_command_scores_and_tells(tmp_path: Path, write) -> None:
     labels = tmp_path / "labels.npy"
     np.save(labels, np.arange(2000) % 5)
     kept = tmp_path / "kept.npz"
-    words = ["--labels", labels, "--save-reference", kept]
+    words = ["--labels", labels, "--save-reference", kept, "--parts", "norm"]
     files = write(z, "npy"), "--reference", write(reference, "npy", "r")
     done = normscope("score", *files, *words)
     assert done.returncode == 0, done.stderr
-    told, last = done.stdout.splitlines()
-    assert told.startswith("the norm separates right from wrong with AUROC .")
+    first, told, last = done.stdout.splitlines()
+    assert first == "Score and novelty are by the norm alone."
+    assert told.startswith("The norm separates right from wrong with AUROC .")
     assert last.startswith("1,000 rows, mean norm ")
     assert "below the reference's 5 % quantile" in last
     assert last.endswith("z.scores.parquet")
@@ -152,6 +153,7 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
     lengths[4] = np.nan
     new = write(z[:100].astype(np.float32), "parquet-list", length=lengths)
     words = ["score", str(new), "--reference", str(known), "--covariate", "length"]
+    words += ["--parts", "norm"]
     app(words, standalone_mode=False)
     assert "length explains 9" in capsys.readouterr().err
     found = table(tmp_path / "z.scores.parquet")
@@ -170,11 +172,14 @@ def test_a_covariate_is_conditioned_on_and_named(tmp_path: Path, write, capsys) 
         (["--out", "z.npz", "--force"], "out must be another file than those read"),
         (["--out", "old.csv"], "old.csv, which exists"),
         (["--labels", "z.npz"], "--labels must be a .npy file of integers"),
-        (["--labels", "few.npy"], "labels must be an integer for each of the reference's"),
+        (
+            ["--labels", "few.npy"],
+            "labels must be an integer or a string for each of the reference's",
+        ),
         (["--covariate", "size"], "z.npz must be a file with 'size'"),
-        (["--save-reference", "kept.csv"], "--save-reference must be a .npz in a folder"),
-        (["--save-reference", "z.npz"], "--save-reference must be a new file"),
-        (["--reference", "unit.npy"], "reference must be raw"),
+        (["--save-reference", "kept.csv"], "--save-reference must be a .safetensors in a folder"),
+        (["--save-reference", "z.npz", "--parts", "norm"], "--save-reference must be a new file"),
+        (["--reference", "unit.npy", "--parts", "norm"], "reference must be raw"),
         (["--reference", "r.npy", "unit"], "unit.npy must be raw, as the reference was"),
         (["--reference", "r.npy", "unit"], "leave out its Normalize module"),
         (["--reference", "narrow.npy"], "FILE must have 3 columns as --reference has, got 8."),
@@ -241,6 +246,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_scores(
     old = tmp_path / f"old{suffix}"
     old.write_text("old")
     words = ["score", str(path), "--reference", str(path), "--out", str(old), "--force"]
+    words += ["--parts", "norm"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # bytes that a file may have
     try:
@@ -260,7 +266,7 @@ def test_a_command_that_is_stopped_leaves_the_old_scores(tmp_path: Path, write, 
     path = write(embeddings(2_000_000, seed=1, d=2), "npy")
     old = tmp_path / "old.csv"
     old.write_text("old")
-    words = [str(path), "--reference", str(path), "--out", str(old), "--force"]
+    words = [str(path), "--reference", str(path), "--out", str(old), "--force", "--parts", "norm"]
     with subprocess.Popen([*FRESH, "score", *words], stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob(".*partial")) and time.monotonic() < deadline:
@@ -294,7 +300,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         "for name in ('small', 'large'):\n"
         "    for kind in ('npy', 'parquet'):\n"
         "        words = ['score', f'{name}.{kind}', '--reference', 'small.npy', '--force']\n"
-        "        app(words, standalone_mode=False)\n"
+        "        app([*words, '--parts', 'norm'], standalone_mode=False)\n"
         "    print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     done = subprocess.run(

@@ -40,3 +40,11 @@ def writable_folder(folder: Path, option: str = "--out") -> None:
             pass
     except OSError as error:
         refuse(f"{option} must be writable, got {str(folder)!r}: {error.strerror}.")
+
+
+def check_page(path: Path, *, force: bool) -> None:
+    """Refuse to replace what is not a page of ours, unless forced."""
+    from normscope.report.html import is_page  # slow to import
+
+    if path.is_dir() or not (force or is_page(path)):
+        refuse(f"--html must make a new file, got {str(path)!r}. --force replaces it.")

@@ -15,6 +15,7 @@ from normscope.confidence.calibration import FLAT
 from normscope.confidence.covariates import LEAST_ROWS, Covariates
 from normscope.confidence.delivered import Bits, Delivered, by_rule, chosen
 from normscope.confidence.explained import Explained, blank
+from normscope.confidence.held_out import TwoSided
 from normscope.confidence.measured import Measured, Space
 from normscope.confidence.parts import Parts
 from normscope.confidence.progress import told, warn
@@ -244,6 +245,40 @@ class EmbeddingTrust:
             confidence=found.get("confidence"),
         )
 
+    @property
+    def ranks_by_confidence(self) -> bool:
+        """Whether `confidence` can be asked for, and is not much the same for every row."""
+        return self._sureness is not None and not self._sureness.flat
+
+    def share_up_to(self, norms: np.ndarray) -> np.ndarray | None:
+        """The share of held-out rows with at most these norms, (n,); None if norms carry nothing.
+
+        Args:
+            norms: not below zero, (n,).
+        """
+        held = self._parts.held_out.get("norm")
+        if not isinstance(held, TwoSided):
+            return None
+        with np.errstate(divide="ignore"):
+            return 2.0 ** -held.small.bits(-np.log(norms))
+
+    @torch.no_grad()
+    def judged(self, z: object, covariates: Covariates | None = None) -> dict[str, np.ndarray]:
+        """Novelty, confidence if there is one, and which rows are `outside`, (n,) each.
+
+        For a stream, batch by batch: without a warning, a bar, or a look at whether the rows were
+        normalised. Arguments as for `novelty`.
+        """
+
+        def columns(some: Measured, x: np.ndarray) -> Columns:
+            found = {"novelty": self._delivered.bits(self._parts.bits(some, x))}
+            if self._sureness is not None:
+                found["confidence"] = self._sureness.probability(self._features(some, x))
+            return found
+
+        rows = rows_of("z", z, covariates, names=self.names).beyond(self._ends)
+        return {**self._columns(rows, columns, quiet=True), "outside": rows.is_outside}
+
     def _said(self, rows: Measured, x: np.ndarray) -> Columns:
         """What `explain` says of rows that can be judged."""
         bits = self._parts.bits(rows, x)
@@ -334,10 +369,12 @@ class EmbeddingTrust:
             warn(line)
         return rows
 
-    def _columns(self, rows: Rows, of: Callable[[Measured, np.ndarray], Columns]) -> Columns:
+    def _columns(
+        self, rows: Rows, of: Callable[[Measured, np.ndarray], Columns], *, quiet: bool = False
+    ) -> Columns:
         """Columns of all rows, some rows at a time; blank where a row cannot be judged."""
         places = np.flatnonzero(rows.usable)
-        progress = told(len(places), self._space.bank)
+        progress = None if quiet else told(len(places), self._space.bank)
         found: Columns = {}
         for start in range(0, max(1, len(places)), _AT_ONCE):
             some = places[start : start + _AT_ONCE]

@@ -62,9 +62,14 @@ class Rows:
         return replace(self, code=code)
 
     @property
+    def is_outside(self) -> np.ndarray:
+        """Which have a covariate beyond the reference's range, bools, (n,)."""
+        return self.code == _OUTSIDE
+
+    @property
     def outside(self) -> int:
         """How many have a covariate beyond the reference's range."""
-        return int((self.code == _OUTSIDE).sum())
+        return int(self.is_outside.sum())
 
 
 def rows_of(

@@ -65,8 +65,16 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Thumbnail:
+    """A small image as a data URI, or None where there is none, and a few words below it."""
+
+    source: str | None
+    caption: str
+
+
+@dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs, then a table, then figures, then commands.
+    """A part of the page: paragraphs, then thumbnails, a table, figures, commands.
 
     A folded one shows its title alone until it is opened or printed.
     """
@@ -77,6 +85,7 @@ class Section:
     figures: Sequence[Picture] = ()
     commands: Sequence[str] = ()
     folded: bool = False
+    thumbnails: Sequence[Thumbnail] = ()
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
-"""The page of a scored file: its norms among the reference's."""
+"""The page of a scored file: the verdict, its rows at both ends, its norms and scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from normscope._environment import versions
 from normscope.report.figures import BLUE, GREY, ORANGE
-from normscope.report.html import Page, Section, Table
+from normscope.report.html import Page, Section, Table, Thumbnail
 from normscope.report.norm_sections import picture
+from normscope.report.thumbnails import thumbnail
 from normscope.scoring import FittedReference, Histogram, Row, Summary
 
 
@@ -22,59 +24,70 @@ def score_page(
     *,
     lines: Sequence[str],
     meanings: Mapping[str, str],
+    pictures: Mapping[int, Path] | None = None,
 ) -> Page:
-    """Norms and scores of a file, caveats, and the rows at both ends.
+    """The verdict, the rows at both ends by what is delivered, norms and scores, caveats.
 
     Args:
         file: its name.
         reference: the name of what it was compared with.
         fitted: the fitted reference.
         summary: of the file's scores.
-        lines: the command's output: the rows and their mean norm, then warnings.
+        lines: the command's output: the rows and their mean norm, then caveats.
         meanings: of a row's status, in words.
+        pictures: a row's number -> its image.
     """
-    lead, *warnings = lines
-    sections = [_rows_section(summary, warnings, meanings)]
-    if summary.norms is not None:
-        sections.append(_norms_section(summary.norms, summary.scores))
-    if fitted.confidence.explained:
-        sections.append(_covariates_section(fitted.confidence.explained))
+    lead, *caveats = lines
+    sections = [Section("Verdict", [*fitted.verdict, *caveats])]
     if summary.highest:
         sections += [
-            _ends_section("Rows of largest norm", summary.highest),
-            _ends_section("Rows of smallest norm", summary.lowest),
+            _ends_section("Rows to trust least", summary.lowest, summary.delivers, pictures),
+            _ends_section("Rows to trust most", summary.highest, summary.delivers, pictures),
         ]
+    sections.append(_rows_section(summary, meanings))
+    if summary.norms is not None:
+        sections.append(_norms_section(summary.norms, summary, by_norm=fitted.suffix == ".npz"))
+    explained = getattr(fitted.confidence, "explained", None)
+    if isinstance(explained, Mapping) and explained:
+        sections.append(_covariates_section(explained))
     made = f"normscope {versions()['normscope']}. Reference: {reference}."
-    return Page(f"Norms of {file}", lead, sections, made)
+    return Page(f"Scores of {file}", lead, sections, made)
 
 
-def _rows_section(
-    summary: Summary, warnings: Sequence[str], meanings: Mapping[str, str]
-) -> Section:
-    scored = summary.rows - sum(summary.statuses.values())
-    counts = {"scored": scored, **{meanings[s]: n for s, n in summary.statuses.items()}}
+def _rows_section(summary: Summary, meanings: Mapping[str, str]) -> Section:
+    named = {meanings[status]: n for status, n in summary.statuses.items()}
+    scored = summary.scored - summary.statuses.get("outside", 0)
+    counts = {"scored": scored, **named}
     rows = [[what, f"{n:,}", f"{100 * n / summary.rows:.3g}%"] for what, n in counts.items()]
-    table = Table(("status", "rows", "share"), rows, numeric=(1, 2))
-    return Section("Rows", warnings, table)
+    return Section("Rows", table=Table(("status", "rows", "share"), rows, numeric=(1, 2)))
 
 
-def _norms_section(norms: Histogram, scores: np.ndarray) -> Section:
+def _norms_section(norms: Histogram, summary: Summary, *, by_norm: bool) -> Section:
     given = norms.reference is None
     beside = ", compared given covariates" if given else " and of the reference"
-    return Section(
-        "Norms and scores",
-        figures=[
+    share = "with a smaller norm" if by_norm else "that look newer"
+    figures = [
+        picture(
+            lambda axes: _draw_shares(axes, summary.scores, "score", even=True),
+            f"Scores: the share of the reference, given covariates if any, {share}. Rows like "
+            "the reference's follow the dashed line.",
+        ),
+    ]
+    if summary.confidences is not None:
+        sure = summary.confidences
+        figures.append(
             picture(
-                lambda axes: _draw_norms(axes, norms),
-                f"Norms of the file{beside}; the outermost 0.05 % of either end are left out.",
-            ),
-            picture(
-                lambda axes: _draw_scores(axes, scores),
-                "Scores: the share of the reference, given covariates if any, with a smaller "
-                "norm. Rows like the reference's follow the dashed line.",
-            ),
-        ],
+                lambda axes: _draw_shares(axes, sure, "confidence", even=False),
+                "Confidence: the probability that the neighbours' vote is right.",
+            )
+        )
+    figures.append(
+        picture(
+            lambda axes: _draw_norms(axes, norms),
+            f"Norms of the file{beside}; the outermost 0.05 % of either end are left out.",
+        )
     )
+    return Section("Scores and norms", figures=figures)
 
 
 def _draw_norms(axes: Axes, norms: Histogram) -> None:
@@ -86,11 +99,12 @@ def _draw_norms(axes: Axes, norms: Histogram) -> None:
     axes.legend()
 
 
-def _draw_scores(axes: Axes, scores: np.ndarray) -> None:
-    edges = np.linspace(0, 1, len(scores) + 1)
-    axes.stairs(scores / scores.sum(), edges, color=BLUE, fill=True, alpha=0.55)
-    axes.axhline(1 / len(scores), color=GREY, linestyle="--", linewidth=1)
-    axes.set(xlabel="score", ylabel="share of rows", xlim=(0, 1))
+def _draw_shares(axes: Axes, counts: np.ndarray, name: str, *, even: bool) -> None:
+    edges = np.linspace(0, 1, len(counts) + 1)
+    axes.stairs(counts / counts.sum(), edges, color=BLUE, fill=True, alpha=0.55)
+    if even:
+        axes.axhline(1 / len(counts), color=GREY, linestyle="--", linewidth=1)
+    axes.set(xlabel=name, ylabel="share of rows", xlim=(0, 1))
 
 
 def _covariates_section(explained: Mapping[str, float]) -> Section:
@@ -99,10 +113,33 @@ def _covariates_section(explained: Mapping[str, float]) -> Section:
     return Section("Covariates", [text], Table(("covariate", "explained"), rows, numeric=(1,)))
 
 
-def _ends_section(title: str, ends: Sequence[Row]) -> Section:
-    rows = [[str(r.id), f"{r.norm:.5g}", f"{r.score:.4f}", f"{r.novelty:.2f}"] for r in ends]
-    headings = ["id", "norm", "score", "novelty, bits"]
+def _ends_section(
+    title: str, ends: Sequence[Row], delivers: str, pictures: Mapping[int, Path] | None
+) -> Section:
+    headings, rows = ["id"], [[str(row.id)] for row in ends]
     if any(row.text is not None for row in ends):
         headings.append("text")
-        rows = [[*row, r.text or ""] for row, r in zip(rows, ends, strict=True)]
-    return Section(title, table=Table(headings, rows, numeric=(1, 2, 3)))
+        rows = [[*cells, row.text or ""] for cells, row in zip(rows, ends, strict=True)]
+    first = len(headings)
+    if any(row.confidence is not None for row in ends):
+        headings.append("confidence")
+        shown = ["" if row.confidence is None else f"{row.confidence:.4f}" for row in ends]
+        rows = [[*cells, said] for cells, said in zip(rows, shown, strict=True)]
+    headings += ["score", "novelty, bits", "norm"]
+    numbers = [[f"{r.score:.4f}", f"{r.novelty:.2f}", f"{r.norm:.5g}"] for r in ends]
+    rows = [[*cells, *more] for cells, more in zip(rows, numbers, strict=True)]
+    table = Table(headings, rows, numeric=range(first, len(headings)))
+    small = () if pictures is None else _thumbnails(ends, delivers, pictures)
+    return Section(title, [f"By {delivers}."], table, thumbnails=small)
+
+
+def _thumbnails(
+    ends: Sequence[Row], delivers: str, pictures: Mapping[int, Path]
+) -> list[Thumbnail]:
+    found = []
+    for row in ends:
+        path = pictures.get(row.place)
+        value = row.confidence if delivers == "confidence" else row.score
+        caption = f"{row.id}: {delivers} {value:.3f}"
+        found.append(Thumbnail(None if path is None else thumbnail(path), caption))
+    return found

@@ -1,31 +1,38 @@
 """Confidence and novelty for files of embeddings, from any model, read as a stream."""
 
+from normscope.confidence import LEAST
 from normscope.scoring.arrays import as_source
 from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
-from normscope.scoring.kept import kept_rows, write_kept
+from normscope.scoring.kept import kept_rows, texts_at, write_kept
 from normscope.scoring.ray_engine import connected, open_on_ray
 from normscope.scoring.readers import open_embeddings, read_files
-from normscope.scoring.stream import (
+from normscope.scoring.reference import (
+    REFERENCE_ROWS,
     FittedReference,
     fit_reference,
+    fit_trust,
     load_reference,
-    score_file,
 )
-from normscope.scoring.tally import Histogram, Row, Summary
+from normscope.scoring.stream import score_file
+from normscope.scoring.tally import Histogram, Row, Summary, Tally
 from normscope.scoring.targets import check_out, default_out, kept_beside
 
 __all__ = [
+    "LEAST",
+    "REFERENCE_ROWS",
     "FittedReference",
     "Histogram",
     "Row",
     "Source",
     "Summary",
+    "Tally",
     "as_source",
     "check_out",
     "connected",
     "default_out",
     "fit_reference",
+    "fit_trust",
     "kept_beside",
     "kept_rows",
     "load_reference",
@@ -34,5 +41,6 @@ __all__ = [
     "read_files",
     "score_batch",
     "score_file",
+    "texts_at",
     "write_kept",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from normscope.confidence import check_not_normalised
 from normscope.scoring.blocks import STATUSES
-from normscope.scoring.stream import FittedReference, scored
+from normscope.scoring.reference import FittedReference
 from normscope.scoring.tables import arrow_errors, block_of, layout_of, usual_length, with_pyarrow
 from normscope.scoring.wanted import Wanted
 
@@ -25,14 +25,15 @@ def score_batch(
     id: str | None = None,
     covariates: Sequence[str] | None = None,
 ) -> pyarrow.RecordBatch:
-    """The rows' id (if they have one), norm, score, novelty and status, as `score_file` has them.
+    """The rows' id (if they have one) and the columns that `score_file` writes.
 
     With Spark: `frame.mapInArrow(lambda parts: (score_batch(part, reference) for part in parts),
-    "id string, norm double, score float, novelty float, status string")`.
+    "id string, norm double, score float, novelty float, status string")`; `confidence float` goes
+    before the status if the reference had labels.
 
     Args:
         batch: rows with a column `embedding` or `embeddings` of lists, or columns e0, e1 and so on.
-        reference: as `fit_reference` gives it.
+        reference: as `fit_reference` or `fit_trust` gives it.
         column: the embeddings' column, if it has another name.
         id: the column of ids; `id` if there is one.
         covariates: columns of numbers; those that the reference was fitted with.
@@ -52,8 +53,9 @@ def score_batch(
             _NAME, batch.schema, wanted, lambda name: usual_length(batch.column(name))
         )
         block = block_of(_NAME, batch, layout)
-    check_not_normalised(_NAME, block.norms)
+    if reference.raw:
+        check_not_normalised(_NAME, block.norms)
     arrays: dict[str, Any] = {} if layout.id is None else {"id": batch.column(layout.id)}
-    arrays |= scored(block, reference)
+    arrays |= reference.columns(block)
     arrays["status"] = pa.array([STATUSES[code] for code in arrays["status"]], pa.string())
     return pa.RecordBatch.from_pydict(arrays)

@@ -12,9 +12,10 @@ import torch
 from normscope._checks import invalid
 from normscope._sphere import safe_norm
 
-# Status of a row; its code is its place here. Only "ok" rows have a score.
-STATUSES = ("ok", "nan", "infinite", "zero", "ragged", "null", "covariate")
-OK, NAN, INFINITE, ZERO, RAGGED, NULL, COVARIATE = range(len(STATUSES))
+# Status of a row; its code is its place here. Only "ok" and "outside" rows have a score: the
+# latter have a covariate beyond the reference's range, and are judged as at its end.
+STATUSES = ("ok", "nan", "infinite", "zero", "ragged", "null", "covariate", "outside")
+OK, NAN, INFINITE, ZERO, RAGGED, NULL, COVARIATE, OUTSIDE = range(len(STATUSES))
 
 BLOCK_BYTES = 1 << 22  # read at once: small enough to be summed while in the cache
 _MOST_ROWS = 1 << 16

@@ -68,3 +68,17 @@ def _columns(block: Block, rows: np.ndarray, start: int) -> Columns:
         "embedding": z.astype(z.dtype.newbyteorder("="), copy=False),
         **{name: column[rows] for name, column in block.covariates.items()},
     }
+
+
+def texts_at(source: Source, places: set[int]) -> dict[int, str]:
+    """The texts of the rows with these numbers; the source is read again, up to the last."""
+    found: dict[int, str] = {}
+    start = 0
+    for block in source.blocks():
+        if len(found) == len(places):
+            break
+        here = [i for i in places if start <= i < start + len(block)]
+        if block.texts is not None:
+            found |= {i: str(block.texts[i - start]) for i in here}
+        start += len(block)
+    return found

@@ -31,7 +31,7 @@ def table_of(parcel: Parcel, start: int) -> Any:
     arrays |= {_COVARIATE + name: values for name, values in block.covariates.items()}
     arrays |= {_COLUMN + name: values for name, values in parcel.columns.items()}
     table = pyarrow.table({name: pyarrow.array(values) for name, values in arrays.items()})
-    if not len(parcel.carried):
+    if not parcel.carried.any():
         return table
     return table.append_column("z", _lists(block, parcel.carried))
 
@@ -88,19 +88,17 @@ def _lists(block: Block, carried: np.ndarray) -> Any:
     """A list for each row, null where its embedding is not carried."""
     import pyarrow
 
-    there = np.zeros(len(block), bool)
-    there[carried] = True
-    z = block.z[np.flatnonzero(there)]
+    z = block.z[carried]
     flat = pyarrow.array(z.astype(z.dtype.newbyteorder("="), copy=False).reshape(-1))
-    ends = np.concatenate([[0], np.cumsum(there * z.shape[1])]).astype(np.int32)
-    return pyarrow.ListArray.from_arrays(pyarrow.array(ends), flat, mask=pyarrow.array(~there))
+    ends = np.concatenate([[0], np.cumsum(carried * z.shape[1])]).astype(np.int32)
+    return pyarrow.ListArray.from_arrays(pyarrow.array(ends), flat, mask=pyarrow.array(~carried))
 
 
 def _rows(column: Any, *, rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     """The embeddings of rows, zero where they are not carried, and which are."""
     if column is None:
-        return np.zeros((rows, d), np.float32), np.empty(0, np.int64)
-    carried = np.flatnonzero(np.asarray(column.is_valid()))
+        return np.zeros((rows, d), np.float32), np.zeros(rows, bool)
+    carried = np.asarray(column.is_valid())
     flat = column.combine_chunks().flatten().to_numpy()
     z = np.zeros((rows, d), flat.dtype)  # pages that nothing is written to take no memory
     z[carried] = flat.reshape(-1, d)

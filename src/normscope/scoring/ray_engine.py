@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from normscope.scoring.spread import Kernel, Parcel, Spread
 from normscope.scoring.wanted import Wanted
 
 _BLOCK_BYTES = 1 << 23  # of what comes back, at once: all that waits in a worker
+_PATIENCE = 10  # seconds
 _AGAIN = "Wait until it is written, and let every machine see the same files."
 
 
@@ -91,6 +93,8 @@ def connected(address: str | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    if address is not None:
+        _check_answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
     try:
         ray.init(
@@ -192,6 +196,18 @@ def _in_order() -> Iterator[None]:
 def _everywhere(name: str) -> str:
     """A file's name as other processes know it."""
     return name if is_url(name) else os.path.abspath(name)
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address where nothing listens: Ray would try it for ten minutes."""
+    advice = "Start one with `ray start --head`, or leave it out."
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # a word that Ray knows, or refuses at once
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError, ValueError):
+        raise invalid("ray-address", "a cluster that answers", address, advice) from None
 
 
 def _with_ray() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,12 +20,15 @@ class Parcel:
     Attributes:
         block: without its rows, except those carried; the others are zero.
         columns: name -> (n,), that were computed there.
-        carried: the rows whose embeddings come along, as places in the block, (k,).
+        carried: whether each row's embedding comes along, bools, (n,).
     """
 
     block: Block
-    columns: Columns = field(default_factory=dict)
-    carried: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    columns: Columns
+    carried: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.block)
 
 
 # of a block and the row that it begins at; it is pickled, and sent to where the rows are read
@@ -39,14 +42,3 @@ class Spread(Source):
     @abstractmethod
     def mapped(self, kernel: Kernel) -> Iterator[Parcel]:
         """What the kernel makes of each block, in the order of the rows."""
-
-
-def parcels(source: Source, kernel: Kernel) -> Iterator[Parcel]:
-    """What a kernel makes of each block of any source, in the order of the rows."""
-    if isinstance(source, Spread):
-        yield from source.mapped(kernel)
-        return
-    start = 0
-    for block in source.blocks():
-        yield kernel(block, start)
-        start += len(block)
