@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from normscope._checks import invalid
 from normscope._environment import versions
@@ -157,7 +157,8 @@ def _tables(items: list[dict[str, Any]], work: _Work) -> Iterator[Any]:
     with _in_order():
         files = ray.data.from_items(items, override_num_blocks=len(items))
         made = files.map_batches(work.__call__, batch_size=1, batch_format="pyarrow")
-        for table in made.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
+        batches = made.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1)
+        for table in cast("Iterable[Any]", batches):
             if "error" in table.column_names:
                 raise ValueError(table.column("error")[0].as_py())
             yield table
