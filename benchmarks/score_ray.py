@@ -12,6 +12,7 @@ normscope before. Their memory is their own (RssAnon), looked at every tenth of 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -54,10 +55,10 @@ def write_shards(folder: Path, rows: int, d: int, shards: int) -> None:
 @contextmanager
 def two_nodes() -> Iterator[None]:
     """A cluster of two nodes on this machine, with one worker each."""
-    node = {"num_cpus": 1, "object_store_memory": STORE}
+    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     cluster.add_node(**node)
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         yield
     finally:
@@ -199,7 +200,7 @@ def main() -> None:
             "thread; two nodes are two workers and the process that writes, on the same cores.",
             f"Load average before: {load:.1f}, of {os.cpu_count()} cores.",
         ],
-        measured=found,
+        measured=dict(found),
         versions=installed("torch", "ray", "pyarrow"),
     ).save("score_ray", args.folder)
 

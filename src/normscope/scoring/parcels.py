@@ -31,7 +31,7 @@ def table_of(parcel: Parcel, start: int) -> Any:
     arrays |= {_COVARIATE + name: values for name, values in block.covariates.items()}
     arrays |= {_COLUMN + name: values for name, values in parcel.columns.items()}
     table = pyarrow.table({name: pyarrow.array(values) for name, values in arrays.items()})
-    if not parcel.carried.any():
+    if parcel.carried is None:
         return table
     return table.append_column("z", _lists(block, parcel.carried))
 
@@ -94,10 +94,10 @@ def _lists(block: Block, carried: np.ndarray) -> Any:
     return pyarrow.ListArray.from_arrays(pyarrow.array(ends), flat, mask=pyarrow.array(~carried))
 
 
-def _rows(column: Any, *, rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+def _rows(column: Any, *, rows: int, d: int) -> tuple[np.ndarray, np.ndarray | None]:
     """The embeddings of rows, zero where they are not carried, and which are."""
     if column is None:
-        return np.zeros((rows, d), np.float32), np.zeros(rows, bool)
+        return np.zeros((rows, d), np.float32), None
     carried = np.asarray(column.is_valid())
     flat = column.combine_chunks().flatten().to_numpy()
     z = np.zeros((rows, d), flat.dtype)  # pages that nothing is written to take no memory

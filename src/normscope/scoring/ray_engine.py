@@ -159,8 +159,8 @@ def _tables(items: list[dict[str, Any]], work: _Work) -> Iterator[Any]:
         made = files.map_batches(work.__call__, batch_size=1, batch_format="pyarrow")
         batches = made.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1)
         for table in cast("Iterable[Any]", batches):
-            if "error" in table.column_names:
-                raise ValueError(table.column("error")[0].as_py())
+            if "error" in table.column_names:  # Ray may have put it behind rows of its file
+                raise ValueError(table.column("error").drop_null()[0].as_py())
             yield table
 
 

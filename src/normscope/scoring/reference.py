@@ -242,9 +242,10 @@ def _read(
             status = with_covariates(parcel.block)
             counts.update(counted(status[status != OK]))
             fine = status == OK
-            sample.take(parcel.block, start, fine & parcel.carried)
+            here = fine & (parcel.carried if parcel.carried is not None else False)
+            sample.take(parcel.block, start, here)
             yield parcel.block, fine
-            there += int((fine & parcel.carried).sum())
+            there += int(here.sum())
             start += len(parcel)
             if progress is not None:
                 progress(start, source.rows)
@@ -255,6 +256,7 @@ def _read(
 
 
 def _parcels(source: Source, most: int) -> Generator[Parcel, None, None]:
+    """The blocks of a source; of rows read elsewhere, the embeddings of those that may be drawn."""
     if isinstance(source, Spread):
         yield from source.mapped(_Carried(most, source.rows))
         return

@@ -20,12 +20,12 @@ class Parcel:
     Attributes:
         block: without its rows, except those carried; the others are zero.
         columns: name -> (n,), that were computed there.
-        carried: whether each row's embedding comes along, bools, (n,).
+        carried: whether each row's embedding comes along, bools, (n,); None if none does.
     """
 
     block: Block
     columns: Columns
-    carried: np.ndarray
+    carried: np.ndarray | None
 
     def __len__(self) -> int:
         return len(self.block)

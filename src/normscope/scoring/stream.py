@@ -87,7 +87,7 @@ class _Scored:
 
     def __call__(self, block: Block, start: int) -> Parcel:
         del start
-        return Parcel(block, scored(block, self.reference), np.zeros(len(block), bool))
+        return Parcel(block, scored(block, self.reference), None)
 
 
 def _batches(
