@@ -1,6 +1,6 @@
 """Novelty of the rows of a Daft frame, batch by batch."""
 
-import daft
+import daft  # pyright: ignore[reportMissingImports]
 import numpy as np
 import pyarrow as pa
 

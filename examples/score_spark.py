@@ -4,7 +4,7 @@ import os
 import sys
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
 
 from normscope.scoring import as_source, fit_trust, score_batch
 
