@@ -43,7 +43,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extend": set(),
 }
 # one import each, within the function that needs it
-LAZY = {"confidence/embedding_trust.py": {"integrations"}}
+LAZY = {
+    "confidence/embedding_trust.py": {"integrations"},
+    "confidence/streams.py": {"scoring"},
+}
 FILES = sorted(SOURCE.rglob("*.py"))
 # the front door, the console script's, and the two doors to the reproduction
 DOORS = {"__init__.py", "_start.py", "simulation.py", "cli/paper.py"}

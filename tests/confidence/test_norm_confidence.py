@@ -273,7 +273,7 @@ def test_trust_is_that_of_rows_which_a_seed_draws(monkeypatch) -> None:
     z = directed(gamma(900), 3)
     labels = (z[:, 0] > 0).astype(np.int64)
     whole = NormConfidence.fit(z, labels).trust
-    monkeypatch.setattr("normscope.confidence.trust._ROWS", 500)
+    monkeypatch.setattr("normscope.confidence.trust.ROWS", 500)
     first, second = (NormConfidence.fit(z, labels).trust for _ in range(2))
     assert first == second != whole
     assert first == pytest.approx(whole, abs=0.1)

@@ -37,12 +37,15 @@ def write(tmp_path: Path) -> Written:
 def write_file(path: Path, z: np.ndarray, kind: str, **columns: np.ndarray) -> Path:
     if kind == "npy":
         np.save(path, z)
+        for name, column in columns.items():
+            np.save(path.with_name(f"{path.stem}.{name}.npy"), column)
     elif kind == "npz":
         np.savez(path, embeddings=z, **columns)
     elif kind == "npz-deflated":
         np.savez_compressed(path, embeddings=z, **columns)
     elif kind == "safetensors":
-        save_file({"embeddings": torch.from_numpy(z), "more": torch.zeros(3)}, path)
+        numbers = {name: torch.from_numpy(c) for name, c in columns.items() if c.dtype.kind != "U"}
+        save_file({"embeddings": torch.from_numpy(z), "more": torch.zeros(3), **numbers}, path)
     elif kind == "jsonl":
         write_jsonl(path, z, columns)
     elif kind == "csv-lists":

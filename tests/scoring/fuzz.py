@@ -17,11 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-from normscope.scoring import fit_reference, load_reference, open_embeddings, score_file
+from normscope.scoring import (
+    drift,
+    fit_reference,
+    fit_trust,
+    load_reference,
+    open_embeddings,
+    score_file,
+)
 
 from .conftest import KINDS, embeddings, write_file
 
-FITTED = "fitted.npz"  # a saved reference
+FITTED = ("fitted.npz", "fitted.safetensors")  # saved references
+BESIDE = "npy.length.npy"  # a column of npy.npy
+WAYS_TO_READ = ("norm", "trust", "drift")
 SECONDS, MEGABYTES = 10, 1000  # at most, for a file
 
 
@@ -117,37 +126,56 @@ def cases(files: list[Path], number: int, *, seed: int = 0) -> Iterator[tuple[st
         yield file.name, *damaged(file.read_bytes(), chance)
 
 
-def outcome(path: Path, reference: Path, out: Path, *, moved: bool = False) -> str:
-    """What scoring a file comes to: "scored", "refused", or what should not happen.
+def outcome(
+    path: Path, reference: Path, out: Path, *, moved: bool = False, read: str = "norm"
+) -> str:
+    """What reading a file comes to: "scored", "refused", or what should not happen.
 
     Args:
         path: of the damaged file.
         reference: the one that it was.
         out: for scores.
         moved: whether bytes are missing or added: other rows than the file's are wrong then.
+        read: scored by the "norm" or by "trust", or compared by "drift" with a covariate.
     """
     before = time.monotonic()
     try:
-        if path.name == FITTED:  # a reference instead
-            known, path = load_reference(path), reference
+        if path.name == BESIDE:
+            path = path.with_name("npy.npy")
+            read = "drift"
+        if read == "drift" and path.name not in FITTED:
+            windows = {
+                name: open_embeddings(file, covariates=["length"])
+                for name, file in (("old", reference), ("new", path))
+            }
+            drift(windows)
+            found = "scored"
         else:
-            known = fit_reference(open_embeddings(reference))
-        beside = path.suffix not in (".npy", ".safetensors")
-        known = known or fit_reference(open_embeddings(reference))
-        score_file(open_embeddings(path, text="words" if beside else None), known, out)
-        with np.load(out) as scores:
-            found = "other rows" if moved and _others(scores["norm"], reference) else "scored"
+            found = _scored(path, reference, out, moved=moved, trust=read == "trust")
     except ValueError as error:
         form = " must be " in str(error) and "\n" not in str(error)
         found = "refused" if form else f"another error: {type(error).__name__}: {error}"
     except Exception as error:
         found = f"traceback: {type(error).__name__}: {error}"
     left = list(out.parent.glob(f".{out.name}*"))
-    if left or out.exists() != (found in ("scored", "other rows")):
+    wrote = read != "drift" or path.name in FITTED
+    if left or out.exists() != (wrote and found in ("scored", "other rows")):
         found = f"half written: {found}"
     out.unlink(missing_ok=True)
     seconds = time.monotonic() - before
     return found if seconds < SECONDS else f"hang: {seconds:.0f} s, {found}"
+
+
+def _scored(path: Path, reference: Path, out: Path, *, moved: bool, trust: bool) -> str:
+    known = None
+    if path.name in FITTED:  # a reference instead
+        known, path = load_reference(path), reference
+    if known is None:
+        known = (fit_trust if trust else fit_reference)(open_embeddings(reference))
+    beside = path.suffix not in (".npy", ".safetensors")
+    score_file(open_embeddings(path, text="words" if beside else None), known, out)
+    with np.load(out) as scores:
+        return "other rows" if moved and _others(scores["norm"], reference) else "scored"
 
 
 def _others(norms: np.ndarray, reference: Path) -> bool:
@@ -157,16 +185,36 @@ def _others(norms: np.ndarray, reference: Path) -> bool:
 
 
 def valid_files(folder: Path) -> list[Path]:
-    """Small valid files of every format, with ids and a covariate where there are columns."""
+    """Small valid files of every format with columns, and saved references."""
     z, ids = embeddings(60, seed=0), np.array([f"row {i}" for i in range(60)])
     words = np.array([f"text {i}" for i in range(60)])
     files = []
     for kind in KINDS:
         suffix = kind.partition("-")[0]
         path = folder / f"{kind}{'.stream' * (kind == 'arrow-list')}.{suffix}"
-        files.append(write_file(path, z, kind, id=ids, words=words))
-    fit_reference(open_embeddings(files[0])).confidence.save(folder / FITTED)
-    return [*files, folder / FITTED]
+        length = np.arange(60) % 9
+        files.append(write_file(path, z, kind, id=ids, words=words, length=length))
+    saved = [folder / name for name in FITTED]
+    for path, fit in zip(saved, (fit_reference, fit_trust), strict=True):
+        fit(open_embeddings(files[0])).save(path)
+    return [*files, folder / BESIDE, *saved]
+
+
+def originals(files: list[Path], damaged: Path) -> dict[str, Path]:
+    """What each damaged file was; columns beside one of them are put beside it."""
+    damaged.mkdir()
+    npy = files[KINDS.index("npy")]
+    for file in files[0].parent.glob("npy.*npy"):
+        (damaged / file.name).write_bytes(file.read_bytes())
+    rest = dict.fromkeys((*FITTED, BESIDE), npy)
+    return {file.name: file for file in files} | rest
+
+
+def restored(path: Path, files: list[Path]) -> None:
+    """Undo the damage of what other files need."""
+    for file in files:
+        if file.name == path.name and path.name in ("npy.npy", BESIDE):
+            path.write_bytes(file.read_bytes())
 
 
 def main(number: int) -> int:
@@ -177,13 +225,14 @@ def main(number: int) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = valid_files(folder)
-        reference = {file.name: file for file in files} | {FITTED: files[0]}
-        (folder / "damaged").mkdir()
-        for kind, way, content in cases(files, number):
+        reference = originals(files, folder / "damaged")
+        for i, (kind, way, content) in enumerate(cases(files, number)):
             path = folder / "damaged" / kind
             path.write_bytes(content)
             before = _megabytes()
-            came = outcome(path, reference[kind], folder / "scores.npz", moved=moved(kind, way))
+            how = {"moved": moved(kind, way), "read": WAYS_TO_READ[i // len(files) % 3]}
+            came = outcome(path, reference[kind], folder / "scores.npz", **how)
+            restored(path, files)
             if _megabytes() - before > MEGABYTES:
                 came = f"memory: {_megabytes() - before:.0f} MB more, {came}"
             found[kind, came if came in ("scored", "refused") else "wrong"] += 1

@@ -10,47 +10,64 @@ from normscope.cli import app, run
 from normscope.scoring import fit_reference, open_embeddings
 
 from .conftest import embeddings
-from .fuzz import FITTED, cases, moved, outcome, valid_files
+from .fuzz import (
+    BESIDE,
+    FITTED,
+    WAYS_TO_READ,
+    cases,
+    moved,
+    originals,
+    outcome,
+    restored,
+    valid_files,
+)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    (tmp_path / "damaged").mkdir()
     return valid_files(tmp_path)
 
 
-def test_undamaged_files_are_scored(tmp_path: Path, files: list[Path]) -> None:
+@pytest.mark.parametrize("read", WAYS_TO_READ)
+def test_undamaged_files_are_scored(tmp_path: Path, files: list[Path], read: str) -> None:
+    reference = originals(files, tmp_path / "damaged")
     for file in files:
-        reference = files[0] if file.name == FITTED else file
-        assert outcome(file, reference, tmp_path / "scores.npz", moved=True) == "scored"
+        came = outcome(file, reference[file.name], tmp_path / "scores.npz", moved=True, read=read)
+        assert came == "scored", file.name
 
 
 def test_damaged_files_give_their_rows_or_one_line(tmp_path: Path, files: list[Path]) -> None:
+    reference = originals(files, tmp_path / "damaged")
     found = {}
-    for kind, way, content in cases(files, 420, seed=1):
+    for i, (kind, way, content) in enumerate(cases(files, 336, seed=1)):
         path = tmp_path / "damaged" / kind
         path.write_bytes(content)
-        reference = files[0] if kind == FITTED else tmp_path / kind
-        came = outcome(path, reference, tmp_path / "scores.npz", moved=moved(kind, way))
-        found[came] = (kind, way)
+        how = {"moved": moved(kind, way), "read": WAYS_TO_READ[i // len(files) % 3]}
+        came = outcome(path, reference[kind], tmp_path / "scores.npz", **how)
+        restored(path, files)
+        found[came] = (kind, way, how)
     assert set(found) == {"scored", "refused"}, found
 
 
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path, files, capsys) -> None:
+    originals(files, tmp_path / "damaged")
     out, codes = tmp_path / "scores.csv", set()
-    for kind, _, content in cases(files, len(files), seed=2):
+    for i, (kind, _, content) in enumerate(cases(files, len(files), seed=2)):
         path = tmp_path / "damaged" / kind
         path.write_bytes(content)
-        words = [path, "--reference", files[0]]
-        if kind == FITTED:
-            words = [files[0], "--reference", path]
-        codes.add(_code(["score", *map(str, words), "--out", str(out)]))
+        words = ["score", path, "--reference", files[0], "--out", out]
+        if kind in FITTED:
+            words = ["score", files[0], "--reference", path, "--out", out]
+        elif i % 3 == 0:
+            words = ["score", files[0], "--reference", files[0], "--known-bad", path, "--out", out]
+        codes.add(_code([str(word) for word in words]))
         told = capsys.readouterr()
         assert out.exists() == bool(told.out)
         if not told.out:
             assert " must be " in told.err
             assert told.err.count("\n") == 1
         out.unlink(missing_ok=True)
+        restored(path, files)
     assert codes == {0, 2}
 
 
@@ -84,7 +101,9 @@ def test_a_head_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["npy", "safetensors", "arrow"])
 def test_bytes_that_are_missing_or_added_are_found(tmp_path: Path, files, suffix: str) -> None:
-    for file in (file for file in files if file.suffix == f".{suffix}"):
+    (tmp_path / "damaged").mkdir()
+    kinds = [file for file in files if file.suffix == f".{suffix}" and file.name not in FITTED]
+    for file in (file for file in kinds if file.name != BESIDE):
         content = file.read_bytes()
         for at in range(len(content) // 2, len(content) - 400, 97):
             for damaged in (content[:at] + content[at + 8 :], content[:at] + b"ab" + content[at:]):

@@ -299,7 +299,7 @@ def test_covariates_must_be_there_and_numeric(write) -> None:
             open_embeddings(path, covariates=["length"])
         with pytest.raises(ValueError, match="words of "):
             read(open_embeddings(path, covariates=["words"]))
-    with pytest.raises(ValueError, match="covariates must be none for a file without columns"):
+    with pytest.raises(ValueError, match="must be a file with 'length' beside it"):
         open_embeddings(write(z, "npy"), covariates=["length"])
 
 

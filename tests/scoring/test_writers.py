@@ -70,8 +70,8 @@ def test_the_command_keeps_rows_of_shards_and_shows_their_texts(
     write(embeddings(500, seed=0), "jsonl", "known", key=np.arange(500))
     monkeypatch.chdir(tmp_path)
     words = ["score", "new", "--reference", "known.jsonl", "--id", "key", "--text", "words"]
-    app([*words, "--keep", "0.9", "--html"], standalone_mode=False)
-    assert "270 rows kept: new.kept.parquet" in capsys.readouterr().out
+    app([*words, "--keep", "0.9", "--html", "--parts", "norm"], standalone_mode=False)
+    assert "270 rows kept, by score: new.kept.parquet" in capsys.readouterr().out
     kept = open_embeddings("new.kept.parquet")
     ids = np.concatenate([block.ids for block in kept.blocks()])
     lowest = np.argsort(np.linalg.norm(z, axis=1))[:30]
@@ -92,7 +92,8 @@ def test_if_one_file_cannot_be_written_none_is(tmp_path: Path, write, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Page, "save", full)
-    words = ["score", "z.npy", "--reference", "z.npy", "--html", "--save-reference", "fit.npz"]
+    words = ["score", "z.npy", "--reference", "z.npy", "--html"]
+    words += ["--save-reference", "fit.safetensors"]
     for more in ([], ["--keep", "0.5"]):
         with pytest.raises(SystemExit, match="2"):
             run(lambda more=more: app([*words, *more]))
@@ -111,7 +112,7 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path, monkeypatch, capsys, n
     np.save(name, embeddings(100, seed=0))
     app(["score", name, "--reference", name, "--html"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 4
     for line in lines:
         assert_one_line(line + "\n")
 

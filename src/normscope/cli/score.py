@@ -255,8 +255,6 @@ class Fit:
         bad = None
         if self.known_bad is not None:
             bad = open_embeddings(self.known_bad, split="test", **columns)
-            if bad.d != known.d:
-                refuse(f"--known-bad must have {known.d} columns as --reference has, got {bad.d}.")
         return fit_trust(
             known, labels=self.classes, known_bad=bad, most=self.rows, progress=progress
         )

@@ -23,10 +23,11 @@ from normscope.confidence.raw import WAY_OUT, alike, check_not_normalised
 from normscope.confidence.reference import LEAST
 from normscope.confidence.rows import Rows, all_usable, rows_of
 from normscope.confidence.stored import load, save
+from normscope.confidence.streams import at_places, is_stream, streamed
 from normscope.confidence.sureness import Sureness, sureness
 from normscope.confidence.verdict import Verdict
 from normscope.confidence.voters import Voters
-from normscope.evaluation.bank import Search, chosen_search
+from normscope.evaluation.bank import MOST, Search, Way, chosen_search
 from normscope.evaluation.inputs import Values, zero_one
 
 Columns = dict[str, np.ndarray]
@@ -90,7 +91,9 @@ class EmbeddingTrust:
 
         Args:
             z: raw embeddings, (m, d), finite and not zero: an array, a tensor, a data frame or
-                lists. If they were normalised, only directions are used.
+                lists. Of an Arrow table, an iterator of blocks of rows, or a source of
+                `scoring.open_embeddings`, 200,000 rows are kept at most, drawn as they come. If
+                rows were normalised, only directions are used.
             labels: their classes, whole numbers or strings, (m,), of two classes at least:
                 `confidence` is then that of the neighbours' vote.
             covariates: numbers that the parts may depend on, such as text length: by name, (m,)
@@ -105,14 +108,7 @@ class EmbeddingTrust:
         if known_bad is None and bad_covariates is not None:
             advice = "Give the rows that they are of."
             raise invalid("bad_covariates", "left out without known_bad", bad_covariates, advice)
-        rows = all_usable("z", rows_of("z", z, covariates), least=LEAST)
-        if rows.names and len(rows) < 4 * LEAST_ROWS:
-            constraint = f"given with at least {4 * LEAST_ROWS} rows"
-            raise invalid("covariates", constraint, len(rows), "Give more rows, or leave them out.")
-        voters = None if labels is None else Voters.of(labels, rows=len(rows))
-        way, most = chosen_search(search, rows=len(rows))
-        drawn = _drawn(len(rows), most, seed=0)
-        known, voters = rows.take(drawn), voters and voters.take(drawn)
+        known, total, voters, way = _known(z, labels, covariates, search)
         held = _drawn(len(known), _HELD_OUT, seed=1)
         some = known.take(held)
         space = Space.of(known.z, way=way)
@@ -126,7 +122,7 @@ class EmbeddingTrust:
             int(known.z.shape[1]),
             raw,
             known.names,
-            Verdict(str(rule), warnings=(*_caveats(known, len(rows)), *parts.warnings(usual))),
+            Verdict(str(rule), warnings=(*_caveats(known, total), *parts.warnings(usual))),
             np.stack([known.x.min(0), known.x.max(0)]),
             space,
             parts,
@@ -387,6 +383,27 @@ class EmbeddingTrust:
         return found
 
 
+def _known(
+    z: object, labels: object, covariates: Covariates | None, search: Search
+) -> tuple[Rows, int, Voters | None, Way]:
+    """The rows that are kept, of how many, who votes, and how to search."""
+    stream = None
+    if is_stream(z):
+        stream = streamed("z", z, most=MOST if search in ("auto", "sample") else None)
+        z, covariates = stream.z, at_places(covariates, stream)
+    rows = all_usable("z", rows_of("z", z, covariates), least=LEAST)
+    if rows.names and len(rows) < 4 * LEAST_ROWS:
+        constraint = f"given with at least {4 * LEAST_ROWS} rows"
+        raise invalid("covariates", constraint, len(rows), "Give more rows, or leave them out.")
+    total = len(rows) if stream is None else stream.rows
+    voters = None if labels is None else Voters.of(labels, rows=total)
+    if stream is not None:
+        voters = voters and voters.take(stream.places)
+    way, most = chosen_search(search, rows=len(rows))
+    drawn = _drawn(len(rows), most, seed=0)
+    return rows.take(drawn), total, voters and voters.take(drawn), way
+
+
 def _drawn(rows: int, most: int, *, seed: int) -> np.ndarray:
     """At most so many places, ascending: all of them, or a draw."""
     if rows <= most:
@@ -400,7 +417,7 @@ def _caveats(known: Rows, rows: int) -> list[str]:
     if len(known) < rows:
         lines.append(
             f"the reference is {len(known):,} of {rows:,} rows, drawn at random: to search all, "
-            "install faiss or pass search='exact'"
+            "pass search='exact' or, with faiss installed, search='faiss'"
         )
     if alike(known.norms):
         lines.append(

@@ -17,8 +17,16 @@ from normscope.confidence.foreign import check_kind, only_of
 from normscope.confidence.progress import warn
 from normscope.confidence.raw import check_not_normalised
 from normscope.confidence.reference import LEAST, ReferenceNorms, chosen_way, reference_norms
-from normscope.confidence.trust import norm_trust
-from normscope.evaluation.inputs import Values, column, embeddings_of, row_norms, zero_one
+from normscope.confidence.streams import is_stream, streamed
+from normscope.confidence.trust import ROWS, norm_trust
+from normscope.evaluation.inputs import (
+    Values,
+    classes_of,
+    column,
+    embeddings_of,
+    row_norms,
+    zero_one,
+)
 
 _KIND, _VERSION = "normscope.NormConfidence", 1
 _SAID = ("names", "d", "explained", "trust", "warnings")
@@ -62,8 +70,8 @@ class NormConfidence:
     @classmethod
     def fit(
         cls,
-        reference: Values,
-        labels: Values | None = None,
+        reference: object,
+        labels: object = None,
         covariates: Covariates | None = None,
         *,
         conditional: Literal["binned", "smooth"] | None = None,
@@ -74,20 +82,27 @@ class NormConfidence:
         UserWarning says so.
 
         Args:
-            reference: raw embeddings, (m, d), none of them zero or not finite.
-            labels: their classes, integers, (m,), for `trust`.
+            reference: raw embeddings, (m, d), none of them zero or not finite: an array, a tensor,
+                a data frame or lists. An Arrow table, an iterator of blocks of rows, or a source
+                of `scoring.open_embeddings` is read as a stream: eight bytes a row are kept.
+            labels: their classes, whole numbers or strings, (m,), for `trust`.
             covariates: numbers that may affect the norm: by name, (m,) each, or (m, c). They need
                 200 rows.
             conditional: "binned" compares norms within quantile bins of one covariate, of at least
                 50 rows each; "smooth" compares residuals of the log norm, as `Smooth` says. By
                 default binned for one covariate and smooth for more.
         """
-        reference = embeddings_of("reference", reference)
-        norms = row_norms("reference", reference)
+        if is_stream(reference):
+            drawn = streamed("reference", reference, most=ROWS if labels is not None else 1)
+            rows, norms, places = drawn.z, drawn.norms, drawn.places
+        else:
+            rows = embeddings_of("reference", reference)
+            norms, places = row_norms("reference", rows), slice(None)
         found = cls.from_norms(norms, covariates=covariates, conditional=conditional)
-        found.d = int(reference.shape[1])
+        found.d = int(rows.shape[1])
         if labels is not None:
-            found.trust = norm_trust(reference, labels, found.score_norms(norms, covariates))
+            score = found.score_norms(norms, covariates)[places]
+            found.trust = norm_trust(rows, _taken(labels, places, len(norms)), score)
         for line in found.warnings:
             warn(line)
         return found
@@ -255,6 +270,11 @@ class NormConfidence:
             raise invalid("covariates", constraint, got, "Give those that it was fitted with.")
         x = _matrix({name: columns[name] for name in self.names}, rows=len(given))
         return self._reference.counts(given, x)
+
+
+def _taken(labels: object, places: np.ndarray | slice, rows: int) -> object:
+    """The labels of some rows, if those of so many are given."""
+    return labels if isinstance(places, slice) else classes_of(labels, rows=rows)[1][places]
 
 
 def _text(value: object) -> str:

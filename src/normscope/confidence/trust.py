@@ -14,7 +14,7 @@ from normscope.evaluation.bank import Bank, Neighbours
 from normscope.evaluation.inputs import Values, classes_of, tensor_of
 from normscope.evaluation.ranks import auroc
 
-_ROWS = 10_000  # at most: all pairs of them are compared
+ROWS = 10_000  # at most: all pairs of them are compared
 _TEMPERATURE = 0.1
 _PAIRS = 1 << 23  # of neighbours that are compared at once
 
@@ -77,8 +77,8 @@ def norm_trust(z: Values, labels: object, score: np.ndarray) -> float | None:
     """
     codes = torch.from_numpy(classes_of(labels, rows=len(z))[1])
     rows = torch.arange(len(z))
-    if len(z) > _ROWS:
-        rows = torch.from_numpy(np.random.default_rng(0).choice(len(z), _ROWS, replace=False))
+    if len(z) > ROWS:
+        rows = torch.from_numpy(np.random.default_rng(0).choice(len(z), ROWS, replace=False))
         rows = rows.sort().values
     directions = unit(tensor_of(z)[rows])[0]
     bank = Bank.of(directions, way="exact")

@@ -116,19 +116,18 @@ def _covariates_section(explained: Mapping[str, float]) -> Section:
 def _ends_section(
     title: str, ends: Sequence[Row], delivers: str, pictures: Mapping[int, Path] | None
 ) -> Section:
-    headings, rows = ["id"], [[str(row.id)] for row in ends]
+    headings, rows = ["id", "score", "novelty, bits", "norm"], []
+    for r in ends:
+        rows.append([str(r.id), f"{r.score:.4f}", f"{r.novelty:.2f}", f"{r.norm:.5g}"])
+    if any(row.confidence is not None for row in ends):
+        headings.insert(1, "confidence")
+        for cells, row in zip(rows, ends, strict=True):
+            cells.insert(1, "" if row.confidence is None else f"{row.confidence:.4f}")
+    numeric = range(1, len(headings))
     if any(row.text is not None for row in ends):
         headings.append("text")
         rows = [[*cells, row.text or ""] for cells, row in zip(rows, ends, strict=True)]
-    first = len(headings)
-    if any(row.confidence is not None for row in ends):
-        headings.append("confidence")
-        shown = ["" if row.confidence is None else f"{row.confidence:.4f}" for row in ends]
-        rows = [[*cells, said] for cells, said in zip(rows, shown, strict=True)]
-    headings += ["score", "novelty, bits", "norm"]
-    numbers = [[f"{r.score:.4f}", f"{r.novelty:.2f}", f"{r.norm:.5g}"] for r in ends]
-    rows = [[*cells, *more] for cells, more in zip(rows, numbers, strict=True)]
-    table = Table(headings, rows, numeric=range(first, len(headings)))
+    table = Table(headings, rows, numeric=numeric)
     small = () if pictures is None else _thumbnails(ends, delivers, pictures)
     return Section(title, [f"By {delivers}."], table, thumbnails=small)
 

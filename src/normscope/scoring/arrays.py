@@ -21,7 +21,7 @@ from normscope.scoring.blocks import (
     not_floating,
     too_few,
 )
-from normscope.scoring.tables import open_table
+from normscope.scoring.tables import Records, open_table
 from normscope.scoring.wanted import Wanted
 
 _NAME = "rows"
@@ -63,6 +63,19 @@ def as_source(
     return _Beside(_NAME, source.rows, source.d, source.dtype, tuple(given), source, given)
 
 
+def blocks_of(rows: object) -> Iterator[Block]:
+    """The blocks of a source, or of what `as_source` takes, also of an iterator of unknown length.
+
+    An iterator's parts may be Arrow record batches too.
+
+    >>> sum(len(block) for block in blocks_of(np.ones((3, 2)) for _ in range(4)))
+    12
+    """
+    if isinstance(rows, Source):
+        return rows.blocks()
+    return _iterated(rows, None) if isinstance(rows, Iterator) else as_source(rows).blocks()
+
+
 @dataclass
 class _Blocks(Source):
     """Rows from a function that gives them block by block."""
@@ -72,19 +85,33 @@ class _Blocks(Source):
     def blocks(self) -> Iterator[Block]:
         """The rows in order, in pieces if the blocks are long."""
         found = 0
-        for part in self.parts():
-            _check(part, self.d)
-            found += len(part)
+        for block in _iterated(self.parts(), self.d):
+            found += len(block)
             if found > self.rows:
                 break
-            step = block_rows(self.d * part.dtype.itemsize)
-            for start in range(0, len(part), step):
-                z = _array(part[start : start + step])
-                yield Block(*norms_and_status(z), z)
-                _release(part)
+            yield block
         if found != self.rows:
             got = "more" if found > self.rows else f"{found:,}"
             raise invalid(_NAME, f"{self.rows:,} rows", got, "Give as many as n says.")
+
+
+def _iterated(parts: Iterable[Any], d: int | None) -> Iterator[Block]:
+    """The rows of arrays, tensors or record batches, of d columns each, in pieces if long."""
+    for part in parts:
+        if hasattr(part, "schema"):
+            blocks = open_table(_NAME, part.schema, len(part), _records_of(part), Wanted()).blocks()
+            for block in blocks:
+                _check(block.z, d)
+                d = int(block.z.shape[1])
+                yield block
+            continue
+        _check(part, d)
+        d = int(part.shape[1])
+        step = block_rows(d * part.dtype.itemsize)
+        for start in range(0, len(part), step):
+            z = _array(part[start : start + step])
+            yield Block(*norms_and_status(z), z)
+            _release(part)
 
 
 @dataclass
@@ -109,6 +136,14 @@ def _of_table(table: Any) -> Source:
         yield from table.select(columns).to_batches(max_chunksize=most)
 
     return open_table(_NAME, table.schema, len(table), records, Wanted())
+
+
+def _records_of(batch: Any) -> Records:
+    def records(columns: list[str], most: int) -> Iterator[Any]:
+        del most  # it is cut where it is read
+        yield batch.select(columns)
+
+    return records
 
 
 def _of_blocks(blocks: Iterable[Values], n: int | None) -> Source:

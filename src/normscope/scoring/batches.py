@@ -52,6 +52,7 @@ def score_batch(
         layout = layout_of(
             _NAME, batch.schema, wanted, lambda name: usual_length(batch.column(name))
         )
+        reference.check_columns(_NAME, layout.d)
         block = block_of(_NAME, batch, layout)
     if reference.raw:
         check_not_normalised(_NAME, block.norms)

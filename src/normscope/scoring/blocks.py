@@ -21,6 +21,7 @@ BLOCK_BYTES = 1 << 22  # read at once: small enough to be summed while in the ca
 _MOST_ROWS = 1 << 16
 LONGEST_ID = 1024  # characters: 65,536 of them are held at once
 TEXT_SHOWN = 300  # characters of a row's text
+TIME = ": time"  # after the name of a column of times, which are read as seconds from 1970
 _AGAIN = "Write it again."
 # Sums of squares beyond these may have lost digits, or overflowed.
 _SAFE = {np.dtype("f4"): (1e-30, 1e38), np.dtype("f8"): (1e-280, 1e300)}

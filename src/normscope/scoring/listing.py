@@ -18,7 +18,11 @@ _MOST_JSON = 1 << 24  # bytes: a dataset's list of a hundred thousand shards
 
 
 def files_of(
-    given: Given | Sequence[Given], *, suffixes: Collection[str], split: str
+    given: Given | Sequence[Given],
+    *,
+    suffixes: Collection[str],
+    split: str,
+    columns: Collection[str] = (),
 ) -> list[Place]:
     """Files in the order of their rows: as given, and in natural order within a folder.
 
@@ -27,9 +31,14 @@ def files_of(
             pattern with wildcards, a URL of one of these; or several.
         suffixes: of the shards in a folder.
         split: of a dataset with splits.
+        columns: those of z.npy are in files such as z.length.npy, which are no shards.
     """
     names = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    found = [file for name in names for file in _stands_for(name, suffixes, split)]
+    found = []
+    for name in names:
+        files = _stands_for(name, suffixes, split)
+        taken = {f"{str(file).removesuffix('.npy')}.{c}.npy" for file in files for c in columns}
+        found += [file for file in files if str(file) not in taken]
     if not found:
         raise invalid("files", "at least one", "none", "Name a file, a folder or a pattern.")
     return found

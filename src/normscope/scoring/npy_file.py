@@ -1,23 +1,25 @@
-"""Embeddings in .npy files, and the head that members of .npz have too."""
+"""Embeddings in .npy files, columns in others beside them, and the head that .npz has too."""
 
 from __future__ import annotations
 
 import io
 import tokenize
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.scoring.blocks import check_shape, damaged, not_floating
+from normscope.scoring.blocks import LONGEST_ID, TIME, check_shape, damaged, not_floating
 from normscope.scoring.places import Place
 from normscope.scoring.raw import BROKEN, Column, RawSource
 from normscope.scoring.wanted import Wanted
 
 _LONGEST_HEAD = 1 << 16  # bytes; numpy writes 118 for an array
+_WIDEST_TEXT = 1 << 16  # bytes of an entry: each row takes as many
 
 
 class Head(NamedTuple):
@@ -30,13 +32,28 @@ class Head(NamedTuple):
 
 
 def open_npy(place: Place, wanted: Wanted) -> RawSource:
-    """The array of a .npy file."""
-    del wanted  # there is nothing beside it
+    """The array of a .npy file. A column `length` of z.npy is the array of z.length.npy."""
     path = str(place)
     with place.open() as stream:
         head = read_head(path, stream)
     check_rows(path, head)
-    return plain_source(place, head.size, head.shape, head.numbers, str(head.numbers), exact=True)
+    found = plain_source(place, head.size, head.shape, head.numbers, str(head.numbers), exact=True)
+
+    def column(name: str, kinds: str) -> tuple[Column, Head]:
+        other = place.beside(f"{place.name.removesuffix('.npy')}.{name}.npy")
+        if not other.is_file():
+            advice = f"Save the column as {other}."
+            raise invalid(path, f"a file with {name!r} beside it", "none", advice)
+        with other.open() as stream:
+            head = read_head(str(other), stream)
+        check_column(str(other), name, head, found.rows, kinds)
+        whole, there = head.size + found.rows * head.numbers.itemsize, other.size()
+        if there != whole:
+            constraint = f"a whole file of {whole:,} bytes"
+            raise invalid(str(other), constraint, f"{there:,} bytes", "Write it again.")
+        return Column(bytes_from(other, head.size), head.numbers), head
+
+    return with_columns(found, wanted, column)
 
 
 def read_head(path: str, stream: IO[bytes]) -> Head:
@@ -90,11 +107,59 @@ def plain_source(
         constraint = f"a whole file of {whole:,} bytes"
         raise invalid(str(place), constraint, f"{there:,} bytes", "Write it again.")
 
+    embedding = Column(bytes_from(place, start), numbers, (d,))
+    return RawSource(str(place), rows, d, shown, (), embedding, None, None, {})
+
+
+def bytes_from(place: Place, start: int) -> Callable[[], AbstractContextManager[IO[bytes]]]:
+    """What opens a file at a byte."""
+
     @contextmanager
     def opened() -> Iterator[IO[bytes]]:
         with place.open() as stream:
             stream.seek(start)
             yield stream
 
-    embedding = Column(opened, numbers, (d,))
-    return RawSource(str(place), rows, d, shown, (), embedding, None, None, {})
+    return opened
+
+
+def with_columns(
+    source: RawSource, wanted: Wanted, column: Callable[[str, str], tuple[Column, Head]]
+) -> RawSource:
+    """The source with the columns that are asked for.
+
+    Args:
+        source: of rows alone.
+        wanted: the columns; none is guessed.
+        column: a name, and the kinds of numbers that it may have -> the column, and its head.
+    """
+    names = {"id": (wanted.id, "iuU"), "text": (wanted.text, "U")}
+    found = {key: column(name, kinds) for key, (name, kinds) in names.items() if name is not None}
+    given = {name: column(name, "fiubM") for name in wanted.covariates}
+    kinds = [f"id: {kind_of(found['id'][1].numbers)}"] if "id" in found else []
+    kinds += [name + TIME * (head.numbers.kind == "M") for name, (_, head) in given.items()]
+    kinds += [wanted.text] if wanted.text else []
+    return replace(
+        source,
+        beside=tuple(kinds),
+        **{key: one for key, (one, _) in found.items()},
+        covariates={name: one for name, (one, _) in given.items()},
+    )
+
+
+def check_column(path: str, name: str, head: Head, rows: int, kinds: str) -> None:
+    """Refuse an array that is not one value a row, or takes more than values need."""
+    if head.shape != (rows,) or head.numbers.kind not in kinds:
+        constraint = f"one value for each of the {rows:,} rows"
+        got = f"{head.numbers} {head.shape}"
+        raise invalid(f"{name} of {path}", constraint, got, "Save them in the rows' order.")
+    widest = _WIDEST_TEXT if kinds == "U" else 4 * LONGEST_ID
+    if not 0 < head.numbers.itemsize <= widest:
+        got = f"{head.numbers.itemsize:,} bytes a row"
+        constraint = f"of at most {widest:,} bytes, and not empty"
+        raise invalid(f"{name} of {path}", constraint, got, "Use shorter strings.")
+
+
+def kind_of(numbers: np.dtype) -> str:
+    """What ids are, in a word."""
+    return "integers" if numbers.kind in "iu" else "strings"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO
 
-import numpy as np
-
-from normscope._checks import invalid
-from normscope.scoring.blocks import LONGEST_ID, check_shape, damaged
-from normscope.scoring.npy_file import Head, check_rows, read_head
+from normscope.scoring.blocks import check_shape, damaged
+from normscope.scoring.npy_file import Head, check_column, check_rows, read_head, with_columns
 from normscope.scoring.places import Place
 from normscope.scoring.raw import BROKEN, Column, RawSource
 from normscope.scoring.wanted import Wanted, chosen
 
-_WIDEST_TEXT = 1 << 16  # bytes of an entry: each row takes as many
 _MOST_MEMBERS = 10_000
 
 
@@ -34,23 +31,13 @@ def open_npz(place: Place, wanted: Wanted) -> RawSource:
     rows, d = check_shape(path, head.shape)
     check_rows(path, head)
 
-    def beside(name: str, kinds: str) -> Column:
-        _check_column(path, name, heads[name], rows, kinds)
-        return Column(lambda: _opened(place, name, heads[name]), heads[name].numbers)
+    def column(name: str, kinds: str) -> tuple[Column, Head]:
+        check_column(path, name, heads[name], rows, kinds)
+        return Column(lambda: _opened(place, name, heads[name]), heads[name].numbers), heads[name]
 
-    id_name = wanted.id_among(heads)
-    found = [] if id_name is None else [f"id: {_kind(heads[id_name].numbers)}"]
-    return RawSource(
-        path,
-        rows,
-        d,
-        str(head.numbers),
-        (*found, *wanted.covariates, *([wanted.text] if wanted.text else [])),
-        Column(lambda: _opened(place, name, head), head.numbers, (d,)),
-        None if id_name is None else beside(id_name, "iuU"),
-        None if wanted.text is None else beside(wanted.text, "U"),
-        {name: beside(name, "fiub") for name in wanted.covariates},
-    )
+    embedding = Column(lambda: _opened(place, name, head), head.numbers, (d,))
+    found = RawSource(path, rows, d, str(head.numbers), (), embedding, None, None, {})
+    return with_columns(found, replace(wanted, id=wanted.id_among(heads)), column)
 
 
 def _heads(place: Place) -> dict[str, Head]:
@@ -78,24 +65,3 @@ def _opened(place: Place, name: str, head: Head) -> Iterator[IO[bytes]]:
     ):
         stream.read(head.size)
         yield stream
-
-
-def _check_column(path: str, name: str, head: Head, rows: int, kinds: str) -> None:
-    """Refuse a member that is not one value a row, or takes more than values need."""
-    if head.shape != (rows,) or head.numbers.kind not in kinds:
-        constraint = f"one value for each of the {rows:,} rows"
-        got = f"{head.numbers} {head.shape}"
-        raise invalid(f"{name} of {path}", constraint, got, "Save them in the rows' order.")
-    widest = _WIDEST_TEXT if kinds == "U" else 4 * LONGEST_ID
-    if not 0 < head.numbers.itemsize <= widest:
-        got = f"{head.numbers.itemsize:,} bytes a row"
-        raise invalid(
-            f"{name} of {path}",
-            f"of at most {widest:,} bytes, and not empty",
-            got,
-            "Use shorter strings.",
-        )
-
-
-def _kind(numbers: np.dtype) -> str:
-    return "integers" if numbers.kind in "iu" else "strings"

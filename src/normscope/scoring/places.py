@@ -48,6 +48,10 @@ class Place(ABC):
         """A place inside a folder."""
 
     @abstractmethod
+    def beside(self, name: str) -> Place:
+        """A place in the same folder."""
+
+    @abstractmethod
     def size(self) -> int:
         """Bytes of a file."""
 
@@ -117,6 +121,10 @@ class Local(Place):
     def child(self, name: str) -> Place:
         """A place inside a folder."""
         return Local(self.path / name)
+
+    def beside(self, name: str) -> Place:
+        """A place in the same folder."""
+        return Local(self.path.with_name(name))
 
     def size(self) -> int:
         """Bytes of a file."""
@@ -195,6 +203,10 @@ class Remote(Place):
     def child(self, name: str) -> Place:
         """A place inside a folder."""
         return self._at(f"{self.path.rstrip('/')}/{name}")
+
+    def beside(self, name: str) -> Place:
+        """A place in the same folder."""
+        return self._at(str(PurePosixPath(self.path).with_name(name)))
 
     def size(self) -> int:
         """Bytes of a file."""

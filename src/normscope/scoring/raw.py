@@ -88,7 +88,7 @@ class RawSource(Source):
                     ids = checked_ids(self.path, ids)
                 if texts is not None:
                     texts = np.array([text[:TEXT_SHOWN] for text in texts], object)
-                columns_given = {name: v.astype(np.float64) for name, v in given.items()}
+                columns_given = {name: _number(v) for name, v in given.items()}
                 yield Block(norms, status, z, ids, columns_given, texts)
 
     def _words(self, values: np.ndarray | None) -> np.ndarray | None:
@@ -131,3 +131,11 @@ def _widened(block: np.ndarray) -> np.ndarray:
     if block.dtype.kind == "u":
         return (block.astype(np.uint32) << 16).view(np.float32)
     return block
+
+
+def _number(values: np.ndarray) -> np.ndarray:
+    """Numbers as float64; times as seconds from 1970, NaN where there is none."""
+    if values.dtype.kind != "M":
+        return values.astype(np.float64)
+    seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(values), np.nan, seconds)

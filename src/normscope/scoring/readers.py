@@ -26,17 +26,16 @@ class Format(NamedTuple):
 
     open: Callable[[Place, Wanted], Source]
     names: bool  # whether the embeddings in it have a name
-    columns: bool  # whether ids, texts and covariates can be beside them
 
 
 FORMATS = {
-    ".npy": Format(open_npy, names=False, columns=False),
-    ".npz": Format(open_npz, names=True, columns=True),
-    ".parquet": Format(open_parquet, names=True, columns=True),
-    ".arrow": Format(open_arrow, names=True, columns=True),
-    ".jsonl": Format(open_jsonl, names=True, columns=True),
-    ".csv": Format(open_csv, names=True, columns=True),
-    ".safetensors": Format(open_safetensors, names=True, columns=False),
+    ".npy": Format(open_npy, names=False),
+    ".npz": Format(open_npz, names=True),
+    ".parquet": Format(open_parquet, names=True),
+    ".arrow": Format(open_arrow, names=True),
+    ".jsonl": Format(open_jsonl, names=True),
+    ".csv": Format(open_csv, names=True),
+    ".safetensors": Format(open_safetensors, names=True),
 }
 
 
@@ -71,12 +70,14 @@ def open_embeddings(
             several, in the order of their rows.
         split: which embeddings of a run, or of a dataset with splits.
         column: the embeddings' column, member or tensor, or what columns e0, e1 begin with.
+            Other columns of z.npy are files beside it: z.length.npy for `length`.
         id: the column of ids; `id` if there is one. Else a row's id is its number, from 0.
         text: a column of strings, for a page.
         covariates: columns of one number a row.
     """
     wanted = Wanted(column, id, text, tuple(covariates), split)
-    found = [open_place(place, wanted) for place in files_of(given, suffixes=FORMATS, split=split)]
+    places = files_of(given, suffixes=FORMATS, split=split, columns=wanted.beside())
+    found = [open_place(place, wanted) for place in places]
     parts = [part for part in found if part.rows]
     rows = sum(part.rows for part in parts)
     if rows < 2:
@@ -102,11 +103,6 @@ def open_place(place: Place, wanted: Wanted) -> Source:
     if kind is None:
         constraint = f"a run's folder or one of {', '.join(FORMATS)}"
         raise invalid(str(place), constraint, place.suffix or "no suffix", "Convert it.")
-    if wanted.beside() and not kind.columns:
-        having = " or ".join(suffix for suffix, other in FORMATS.items() if other.columns)
-        name = "covariates" if wanted.covariates else "id" if wanted.id else "text"
-        advice = f"Save it as {having} with a column for each."
-        raise invalid(name, "none for a file without columns", str(place), advice)
     if wanted.column is not None and not kind.names:
         advice = "Leave it out."
         raise invalid("column", "none for a file of one array", str(place), advice)

@@ -108,6 +108,12 @@ class FittedReference:
             return self.confidence.share_up_to(norms)
         return None if self.confidence.names else self.confidence.score_norms(norms)
 
+    def check_columns(self, name: str, d: int) -> None:
+        """Refuse rows of another length than the reference's."""
+        if self.confidence.d not in (None, d):
+            constraint = f"of {self.confidence.d} columns, as the reference was"
+            raise invalid(name, constraint, d, "Both come from one network.")
+
     def save(self, path: Path) -> None:
         """Write it to a file that `load_reference` reads, with `suffix`."""
         self.confidence.save(path)
@@ -171,6 +177,9 @@ def fit_trust(
     """
     if labels is not None:
         _check_labels(labels, source)
+    if known_bad is not None and known_bad.d != source.d:
+        constraint = f"of {source.d} columns, as the reference is"
+        raise invalid("known_bad", constraint, known_bad.d, "Both come from one network.")
     places, known, counts, mean = _drawn(source, most, progress)
     bad = None if known_bad is None else _drawn(known_bad, _BAD_ROWS, None)[1]
     for name, found in (("reference", known), ("known_bad", bad)):

@@ -13,17 +13,25 @@ from typing import Any
 import numpy as np
 
 from normscope.scoring.blocks import damaged, not_floating
-from normscope.scoring.npy_file import plain_source
+from normscope.scoring.npy_file import (
+    Head,
+    bytes_from,
+    check_column,
+    plain_source,
+    with_columns,
+)
 from normscope.scoring.places import Local, Place
-from normscope.scoring.raw import BROKEN, RawSource
+from normscope.scoring.raw import BROKEN, Column, RawSource
 from normscope.scoring.wanted import Wanted, chosen
 
 _FLOATS = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
+_COLUMNS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?"}
+_COLUMNS |= {f"{kind.upper()}{8 * n}": f"<{kind}{n}" for kind in "iu" for n in (1, 2, 4, 8)}
 _LONGEST_HEAD = 100_000_000  # bytes; the library's own limit
 
 
 def open_safetensors(place: Place, wanted: Wanted) -> RawSource:
-    """A tensor of two dimensions.
+    """A tensor of two dimensions, with columns of numbers as tensors of one beside it.
 
     The file starts with the length of its head in eight bytes, then the head as JSON. The library
     checks the head: that the tensors fill the file, each as many bytes as its shape takes.
@@ -40,7 +48,16 @@ def open_safetensors(place: Place, wanted: Wanted) -> RawSource:
     kind, shape, (first, _) = tensor["dtype"], tuple(tensor["shape"]), tensor["data_offsets"]
     if kind not in _FLOATS:
         raise not_floating(path, kind)
-    return plain_source(place, start + first, shape, np.dtype(_FLOATS[kind]), kind, exact=False)
+    found = plain_source(place, start + first, shape, np.dtype(_FLOATS[kind]), kind, exact=False)
+
+    def column(name: str, kinds: str) -> tuple[Column, Head]:
+        beside = content[name]
+        numbers = np.dtype(_COLUMNS.get(beside["dtype"], "V1"))
+        head = Head(tuple(beside["shape"]), numbers, False, start + beside["data_offsets"][0])
+        check_column(path, name, head, found.rows, kinds)
+        return Column(bytes_from(place, head.size), numbers), head
+
+    return with_columns(found, wanted, column)
 
 
 def _checked_head(place: Place) -> tuple[int, dict[str, Any]]:

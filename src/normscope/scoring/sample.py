@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from normscope.scoring.blocks import Block
+from normscope._checks import invalid
+from normscope.scoring.blocks import OK, STATUSES, Block
 
 # The finaliser of SplitMix64 (Steele et al., 2014) makes a row's number look random.
 _STEP, _FIRST, _SECOND = (
@@ -98,6 +102,46 @@ class Sample:
             self._bound = keys[kept].max()
             places, block = places[kept], _rows_of(block, kept)
         self._held, self._rows = [(places, block)], len(places)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows drawn of a stream that was read once.
+
+    Attributes:
+        rows: how many it had.
+        places: which of them were drawn, ascending, (n,).
+        z: the rows drawn, (n, d).
+        norms: of all rows, (rows,).
+    """
+
+    rows: int
+    places: np.ndarray
+    z: np.ndarray
+    norms: np.ndarray
+
+
+def drawn_rows(name: str, blocks: Iterable[Block], *, most: int | None) -> Drawn:
+    """Read a stream whose rows are all finite and not zero; others are counted and refused.
+
+    Args:
+        name: of the rows, in errors.
+        blocks: of the stream.
+        most: rows to draw; None keeps all.
+    """
+    sample = Sample(sys.maxsize if most is None else most)
+    norms, counts, start = [], Counter[int](), 0
+    for block in blocks:
+        counts.update(block.status[block.status != OK].tolist())
+        sample.take(block, start, block.status == OK)
+        norms.append(block.norms)
+        start += len(block)
+    if counts:
+        got = ", ".join(f"{n:,} {STATUSES[code]}" for code, n in sorted(counts.items()))
+        constraint = "of finite rows that are not zero"
+        raise invalid(name, constraint, f"{got} of {start:,} rows", "Leave these out.")
+    places, block = sample.drawn()
+    return Drawn(start, places, block.z, np.concatenate(norms) if norms else np.empty(0))
 
 
 def joined(parts: list[Block]) -> Block:

@@ -48,6 +48,7 @@ def score_file(
         progress: called with the rows scored and the rows in all.
         watch: called with what is delivered of consecutive rows: confidence, or the score.
     """
+    reference.check_columns(source.path, source.d)
     seen = np.empty(0, np.int64)
     tally = Tally(delivers=reference.delivers)
     start = 0

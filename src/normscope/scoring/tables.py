@@ -15,6 +15,7 @@ from normscope.scoring.blocks import (
     NULL,
     RAGGED,
     TEXT_SHOWN,
+    TIME,
     Block,
     Source,
     block_rows,
@@ -104,7 +105,8 @@ def open_table(path: str, schema: Any, rows: int, records: Records, wanted: Want
         layout = layout_of(path, schema, wanted, length_of)
         found = [] if layout.id is None else [f"id: {_id_kind(schema.field(layout.id).type)}"]
     rows, d = check_shape(path, (rows, layout.d))
-    beside = (*found, *wanted.covariates, *([wanted.text] if wanted.text else []))
+    given = [c + TIME * is_time(schema.field(c).type) for c in wanted.covariates]
+    beside = (*found, *given, *([wanted.text] if wanted.text else []))
     return TableSource(path, rows, d, str(layout.numbers), beside, layout, records)
 
 
@@ -277,6 +279,9 @@ def _covariate(path: str, name: str, column: Any) -> np.ndarray:
     import pyarrow.types as t
 
     column = _decoded(column)
+    if is_time(column.type):
+        column = column.cast("timestamp[us]", safe=False).cast("int64").cast("float64", safe=False)
+        return _numbers(column) / 1e6
     if not any(fits(column.type) for fits in (t.is_floating, t.is_integer, t.is_boolean)):
         advice = "A covariate is one number a row."
         raise invalid(f"{name} of {path}", "numeric", str(column.type), advice)
@@ -312,6 +317,13 @@ def is_text(kind: Any) -> bool:
     import pyarrow.types as t
 
     return t.is_string(kind) or t.is_large_string(kind)
+
+
+def is_time(kind: Any) -> bool:
+    """Whether a column of this type holds dates, or dates with a time of day."""
+    import pyarrow.types as t
+
+    return t.is_timestamp(kind) or t.is_date(kind)
 
 
 def _id_kind(kind: Any) -> str | None:

@@ -42,9 +42,9 @@ class Wanted:
                 has = f"It has {', '.join(map(str, list(names)[:20])) or 'none'}."
                 raise invalid(path, f"a file with {name!r}", "none", has)
 
-    def beside(self) -> bool:
-        """Whether columns beside the embeddings are asked for."""
-        return bool(self.id or self.text or self.covariates)
+    def beside(self) -> set[str]:
+        """The columns beside the embeddings that are asked for."""
+        return {name for name in (self.id, self.text, *self.covariates) if name is not None}
 
 
 def chosen(path: str, names: Collection[str], fitting: list[str], usual: Collection[str]) -> str:
