@@ -105,7 +105,7 @@ def connected(address: str | None = None) -> Iterator[None]:
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         why = " ".join(str(error).split())[:120]
-        advice = f"Start one: ray start --head. Ray says: {why}"
+        advice = f"Start it, and give this machine its token. Ray says: {why}"
         raise invalid("ray-address", "a cluster that answers", address, advice) from None
     try:
         yield
