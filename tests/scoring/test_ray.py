@@ -257,9 +257,12 @@ def test_ctrl_c_leaves_nothing_and_the_cluster_goes_on(tmp_path, shards, known) 
 
 
 @cluster
-def test_the_command_scores_on_a_cluster_and_keeps_rows(tmp_path, shards, known) -> None:
+def test_the_command_scores_relative_paths_on_a_cluster(
+    tmp_path, monkeypatch, shards, known
+) -> None:
+    monkeypatch.chdir(shards.parent)
     for engine in ("here", "ray"):
-        words = ["score", str(shards), "--reference", str(known), "--engine", engine]
+        words = ["score", shards.name, "--reference", str(known), "--engine", engine]
         words += ["--keep", ".5"]
         app([*words, "--out", str(tmp_path / f"{engine}.parquet")], standalone_mode=False)
     for name in ("{}.parquet", "{}.kept.parquet"):
