@@ -1,4 +1,4 @@
-"""`normscope score` against reading the file and doing nothing: seconds, GB/s and peak memory.
+"""`normscope score --parts norm` against reading the file alone: seconds, GB/s and peak memory.
 
     python benchmarks/score.py
 
@@ -42,8 +42,9 @@ import json, resource, subprocess, sys, time
 start = time.perf_counter()
 done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True, check=True)
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-print(json.dumps([seconds, peak, done.stdout]))
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+busy = used.ru_utime + used.ru_stime
+print(json.dumps([seconds, used.ru_maxrss, done.stdout, busy]))
 """
 
 
@@ -78,21 +79,21 @@ def write_parquet(path: Path, rows: int, d: int) -> None:
             file.write_table(pa.table({"embedding": lists}), row_group_size=GROUP)
 
 
-def process(words: list[str]) -> tuple[float, float, str]:
-    """Seconds, peak megabytes, and what a process printed."""
+def process(words: list[str]) -> tuple[float, float, str, float]:
+    """Seconds, peak megabytes, what a process printed, and seconds of all its cores."""
     done = subprocess.run(
         [sys.executable, "-c", WATCH, *words], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise SystemExit(f"{words} failed: {done.stderr}")
-    seconds, peak, told = json.loads(done.stdout)
-    return seconds, peak * 1024 / 1e6, told
+    seconds, peak, told, busy = json.loads(done.stdout)
+    return seconds, peak * 1024 / 1e6, told, busy
 
 
 def score(path: Path, reference: Path) -> tuple[float, float]:
     """Seconds and peak megabytes of the command on a file."""
     words = [sys.executable, "-m", "normscope.cli", "score", str(path), "--force"]
-    return process([*words, "--reference", str(reference)])[:2]
+    return process([*words, "--reference", str(reference), "--parts", "norm"])[:2]
 
 
 def bare(path: Path) -> float:
@@ -183,7 +184,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         found = {kind: measure(kind, Path(folder), args) for kind in ("npy", "parquet")}
     Table(
-        title=f"normscope score, {args.rows:,} x {args.d} float32",
+        title=f"normscope score --parts norm, {args.rows:,} x {args.d} float32",
         columns=[
             "file",
             "bare read, GB/s",

@@ -111,6 +111,16 @@ def test_rows_are_kept_and_ranked_by_what_is_delivered(files: Path, capsys) -> N
 
 
 @pytest.mark.usefixtures("files")
+def test_rows_are_not_kept_by_a_confidence_that_ranks_none(capsys) -> None:
+    np.save("labels.npy", np.random.default_rng(9).integers(3, size=600))
+    words = ["score", "new.npy", "--reference", "old.npy", "--labels", "labels.npy"]
+    with pytest.raises(SystemExit, match="2"):
+        run(lambda: app([*words, "--threshold", "0.5"]))
+    assert "confidence must rank rows for --keep and --threshold" in capsys.readouterr().err
+    assert not list(Path.cwd().glob("*scores*"))
+
+
+@pytest.mark.usefixtures("files")
 def test_known_bad_rows_choose_the_parts(capsys) -> None:
     command("new.npy", "--reference", "old.npy", "--known-bad", "bad.npy")
     told = capsys.readouterr().out

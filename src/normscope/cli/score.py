@@ -132,8 +132,8 @@ def score(
     confidence  with --labels: the probability that the neighbours' vote is right
     status      "ok", or why there is no score; "outside" has a covariate beyond the reference's
 
-    Rows are ranked by confidence if there is one that separates rows, else by score: so are the
-    page of --html, and what --keep and --threshold write, ids and embeddings, to NAME.kept.
+    Rows are ranked by confidence if there is one, else by score: so are the page of --html, and
+    what --keep and --threshold write, ids and embeddings, to NAME.kept.
     """  # noqa: E501
     target = target or default_out(files)
     places = Places(
@@ -173,6 +173,9 @@ def score(
                     known = opened(reference, split="train", **columns)
                     _check_columns(known.d, source.d)
                     fitted = how.to(known, columns, _shown(bar, "reference"))
+                if places.kept is not None and fitted.flat:
+                    advice = "it is much the same for every row. Leave out --labels to go by score."
+                    refuse(f"confidence must rank rows for --keep and --threshold, but {advice}")
                 watch = None if places.kept is None else ranks.append
                 progress = _shown(bar, "scores")
                 summary = score_file(source, fitted, at[target], progress=progress, watch=watch)

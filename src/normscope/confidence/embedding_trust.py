@@ -242,9 +242,14 @@ class EmbeddingTrust:
         )
 
     @property
-    def ranks_by_confidence(self) -> bool:
-        """Whether `confidence` can be asked for, and is not much the same for every row."""
-        return self._sureness is not None and not self._sureness.flat
+    def has_confidence(self) -> bool:
+        """Whether `confidence` can be asked for."""
+        return self._sureness is not None
+
+    @property
+    def flat(self) -> bool:
+        """Whether there is a confidence, and it is much the same for every row."""
+        return self._sureness is not None and self._sureness.flat
 
     def share_up_to(self, norms: np.ndarray) -> np.ndarray | None:
         """The share of held-out rows with at most these norms, (n,); None if norms carry nothing.

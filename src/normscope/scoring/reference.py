@@ -48,10 +48,15 @@ class FittedReference:
 
     @property
     def delivers(self) -> Literal["score", "confidence"]:
-        """The column that ranks rows: confidence if there is one that is not flat, else score."""
+        """The column that ranks rows: confidence if there is one, else the score."""
         found = self.confidence
-        sure = isinstance(found, EmbeddingTrust) and found.ranks_by_confidence
+        sure = isinstance(found, EmbeddingTrust) and found.has_confidence
         return "confidence" if sure else "score"
+
+    @property
+    def flat(self) -> bool:
+        """Whether what is delivered is much the same for every row: it ranks none."""
+        return isinstance(self.confidence, EmbeddingTrust) and self.confidence.flat
 
     @property
     def raw(self) -> bool:
