@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -21,6 +22,7 @@ from normscope.scoring import (
     Source,
     Summary,
     check_out,
+    connected,
     default_out,
     fit_reference,
     fit_trust,
@@ -28,6 +30,7 @@ from normscope.scoring import (
     kept_rows,
     load_reference,
     open_embeddings,
+    open_on_ray,
     read_files,
     score_file,
     texts_at,
@@ -97,6 +100,12 @@ def score(
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="also write an HTML page")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+    engine: Annotated[
+        str, typer.Option(help="here, or ray: the workers of a cluster read and score files")
+    ] = "here",
+    ray_address: Annotated[
+        str | None, typer.Option(help="a cluster's; default: RAY_ADDRESS, or one started here")
+    ] = None,
 ) -> None:
     """Say of each embedding how new it is to a reference, and how sure its answer.
 
@@ -148,7 +157,8 @@ def score(
     if fitted is not None and not covariates:
         covariates = list(fitted.confidence.names)  # it knows what it was fitted with
     columns: Columns = {"column": column, "id": identity, "covariates": covariates}
-    source = open_embeddings(files, split="test", text=text, **columns)
+    opened, cluster = _engine(engine, ray_address)
+    source = opened(files, split="test", text=text, **columns)
     if fitted is not None:
         _check_columns(fitted.confidence.d, source.d)
     shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -156,11 +166,11 @@ def score(
     ranks: list[np.ndarray] = []
     left = ""
     try:
-        with whole_files(*places.all) as partial:
+        with whole_files(*places.all) as partial, cluster:
             at = dict(zip(places.all, partial, strict=True))
             with bar:
                 if fitted is None:
-                    known = open_embeddings(reference, split="train", **columns)
+                    known = opened(reference, split="train", **columns)
                     _check_columns(known.d, source.d)
                     fitted = how.to(known, columns, _shown(bar, "reference"))
                 if places.kept is not None and fitted.flat:
@@ -201,6 +211,17 @@ class Columns(TypedDict):
     column: str | None
     id: str | None
     covariates: list[str]
+
+
+def _engine(
+    name: str, address: str | None
+) -> tuple[Callable[..., Source], AbstractContextManager[None]]:
+    """How files are opened, and the cluster that reads them, if one does."""
+    if name not in ("here", "ray"):
+        refuse(f"--engine must be here or ray, got {name!r}.")
+    if name == "here" and address is not None:
+        refuse(f"--ray-address must be left out without --engine ray, got {address!r}.")
+    return (open_embeddings, nullcontext()) if name == "here" else (open_on_ray, connected(address))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from normscope.scoring.blocks import Source
 from normscope.scoring.drift import Drift, Quantity, Window, drift, drift_by
 from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
 from normscope.scoring.kept import kept_rows, texts_at, write_kept
+from normscope.scoring.ray_engine import connected, open_on_ray
 from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.reference import (
     REFERENCE_ROWS,
@@ -39,6 +40,7 @@ __all__ = [
     "blocks_of",
     "change_in",
     "check_out",
+    "connected",
     "default_out",
     "drawn_rows",
     "drift",
@@ -49,6 +51,7 @@ __all__ = [
     "kept_rows",
     "load_reference",
     "open_embeddings",
+    "open_on_ray",
     "p_in_words",
     "read_files",
     "score_batch",

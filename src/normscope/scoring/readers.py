@@ -77,7 +77,7 @@ def open_embeddings(
     """
     wanted = Wanted(column, id, text, tuple(covariates), split)
     places = files_of(given, suffixes=FORMATS, split=split, columns=wanted.beside())
-    found = [_opened(place, wanted) for place in places]
+    found = [open_place(place, wanted) for place in places]
     parts = [part for part in found if part.rows]
     rows = sum(part.rows for part in parts)
     if rows < 2:
@@ -97,7 +97,8 @@ def read_files(given: Given | Sequence[Given], *, split: str) -> list[Path]:
     return [place.path for place in places if isinstance(place, Local)]
 
 
-def _opened(place: Place, wanted: Wanted) -> Source:
+def open_place(place: Place, wanted: Wanted) -> Source:
+    """One file, its head checked; it may have no rows."""
     kind = FORMATS.get(place.suffix)
     if kind is None:
         constraint = f"a run's folder or one of {', '.join(FORMATS)}"
@@ -108,12 +109,14 @@ def _opened(place: Place, wanted: Wanted) -> Source:
     return kind.open(place, wanted)
 
 
+def form_of(source: Source) -> str:
+    """What all files of one set have in common."""
+    return f"{source.d} entries of {source.dtype}" + "".join(f", {b}" for b in source.beside)
+
+
 def _check_alike(first: Source, other: Source) -> None:
     """Refuse a file that does not go on where the first ended."""
-    expected, found = (
-        f"{s.d} entries of {s.dtype}" + "".join(f", {name}" for name in s.beside)
-        for s in (first, other)
-    )
+    expected, found = form_of(first), form_of(other)
     if expected != found:
         advice = f"It has another form than {first.path}."
         raise invalid(other.path, f"rows of {expected}", found, advice)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,8 @@ from normscope._checks import invalid
 from normscope.confidence import LEAST, EmbeddingTrust, NormConfidence, norm_trust
 from normscope.scoring.blocks import COVARIATE, OK, OUTSIDE, Block, Source
 from normscope.scoring.places import is_url
-from normscope.scoring.sample import Sample
+from normscope.scoring.sample import Sample, likely
+from normscope.scoring.spread import Parcel, Spread
 from normscope.scoring.tally import counted, named
 
 Progress = Callable[[int, int], None]
@@ -144,11 +146,9 @@ def fit_reference(
     sample = Sample(0 if labels is None else _at_most(_TRUST_ROWS, source))
     norms, columns = [], []
     counts: Counter[int] = Counter()
-    for start, block, status in _read(source, counts, progress):
-        fine = status == OK
+    for block, fine in _read(source, sample, counts, progress):
         norms.append(block.norms[fine])
         columns.append({name: column[fine] for name, column in block.covariates.items()})
-        sample.take(block, start, fine)
     usual = np.concatenate(norms)
     given = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
     confidence = NormConfidence.from_norms(usual, covariates=given or None)
@@ -233,18 +233,49 @@ def with_covariates(block: Block) -> np.ndarray:
     return status.astype(np.uint8)
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """What comes back of a block where others read it: of the rows, those that may be drawn."""
+
+    most: int
+    rows: int
+
+    def __call__(self, block: Block, start: int) -> Parcel:
+        places = np.arange(start, start + len(block))
+        carried = likely(places, most=self.most, rows=self.rows) & (with_covariates(block) == OK)
+        return Parcel(block, {}, carried)
+
+
 def _read(
-    source: Source, counts: Counter[int], progress: Progress | None
-) -> Iterator[tuple[int, Block, np.ndarray]]:
-    """Where each block begins, the block, and its rows' status, which is counted."""
-    start = 0
+    source: Source, sample: Sample, counts: Counter[int], progress: Progress | None
+) -> Iterator[tuple[Block, np.ndarray]]:
+    """Each block and which of its rows are fine; the others are counted, and a sample drawn."""
+    start = there = 0
+    with closing(_parcels(source, sample.most)) as parcels:
+        for parcel in parcels:
+            status = with_covariates(parcel.block)
+            counts.update(counted(status[status != OK]))
+            fine = status == OK
+            here = fine & (parcel.carried if parcel.carried is not None else False)
+            sample.take(parcel.block, start, here)
+            yield parcel.block, fine
+            there += int(here.sum())
+            start += len(parcel)
+            if progress is not None:
+                progress(start, source.rows)
+    usable = start - counts.total()
+    if there < min(sample.most, usable):
+        constraint = "of rows of which half can be judged, where other processes read it"
+        raise invalid("reference", constraint, f"{usable:,} of {start:,}", "Leave the others out.")
+
+
+def _parcels(source: Source, most: int) -> Generator[Parcel, None, None]:
+    """The blocks of a source; of rows read elsewhere, the embeddings of those that may be drawn."""
+    if isinstance(source, Spread):
+        yield from source.mapped(_Carried(most, source.rows))
+        return
     for block in source.blocks():
-        status = with_covariates(block)
-        counts.update(counted(status[status != OK]))
-        yield start, block, status
-        start += len(block)
-        if progress is not None:
-            progress(start, source.rows)
+        yield Parcel(block, {}, np.ones(len(block), bool))
 
 
 def _drawn(
@@ -252,10 +283,8 @@ def _drawn(
 ) -> tuple[np.ndarray, Block, Counter[int], float]:
     """Rows drawn of a source, which they are, the counts of bad ones, and the mean norm."""
     sample, counts, total = Sample(_at_most(most, source)), Counter[int](), 0.0
-    for start, block, status in _read(source, counts, progress):
-        fine = status == OK
+    for block, fine in _read(source, sample, counts, progress):
         total += float(block.norms[fine].sum())
-        sample.take(block, start, fine)
     mean = total / max(1, source.rows - counts.total())
     return *sample.drawn(), counts, mean
 

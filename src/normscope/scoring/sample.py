@@ -32,6 +32,17 @@ def keys_of(places: np.ndarray, *, seed: int = 0) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
+def likely(places: np.ndarray, *, most: int, rows: int, seed: int = 0) -> np.ndarray:
+    """Whether each row may be among `most` drawn of `rows`, bools, (n,): twice as many may.
+
+    >>> int(likely(np.arange(10_000), most=100, rows=10_000).sum())
+    207
+    """
+    if 2 * most >= rows:
+        return np.ones(len(places), bool)
+    return keys_of(places, seed=seed) < np.uint64((2 * most << 64) // rows)
+
+
 @dataclass
 class Sample:
     """At most so many rows of a stream, drawn evenly: those with the smallest keys.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,12 +16,14 @@ from normscope.confidence import EmbeddingTrust, check_not_normalised
 from normscope.scoring.blocks import Block, Source
 from normscope.scoring.reference import FittedReference, Progress
 from normscope.scoring.sample import joined
+from normscope.scoring.spread import Columns, Parcel, Spread
 from normscope.scoring.tally import Summary, Tally
 from normscope.scoring.writers import written
 
 _MERGED_ROWS = 1 << 16  # where norms alone are compared
 _JUDGED_ROWS = 1 << 13  # whose embeddings are compared
 _NO_ROWS = np.empty((0, 0), np.float32)
+_T = TypeVar("_T", Block, Parcel)
 
 
 def score_file(
@@ -48,8 +52,8 @@ def score_file(
     seen = np.empty(0, np.int64)
     tally = Tally(delivers=reference.delivers)
     start = 0
-    with written(out) as writer:
-        for block in _ahead(_merged(source.blocks(), reference)):
+    with written(out) as writer, closing(_batches(source, reference)) as batches:
+        for block, found in batches:
             rows = slice(start, start + len(block))
             if block.ids is None:
                 ids = np.arange(rows.start, rows.stop)
@@ -59,7 +63,7 @@ def score_file(
                 seen[rows] = _hashes(ids)
             if reference.raw:
                 check_not_normalised(str(source.path), block.norms)
-            columns = {"id": ids, **scored(block, reference)}
+            columns = {"id": ids, **found}
             writer.write(columns)
             tally.add(columns, block.texts)
             if watch is not None:
@@ -71,27 +75,50 @@ def score_file(
     return tally.summary(reference.share_up_to)
 
 
-def scored(block: Block, reference: FittedReference) -> dict[str, np.ndarray]:
+def scored(block: Block, reference: FittedReference) -> Columns:
     """Norm, score, novelty, confidence if there is one, and status of a block's rows, (n,) each."""
     return reference.columns(block)
 
 
-def _merged(blocks: Iterator[Block], reference: FittedReference) -> Iterator[Block]:
-    """Larger batches, which spread the cost of a call; the norms are taken in smaller blocks.
+@dataclass(frozen=True)
+class _Scored:
+    """What comes back of a block where others score it: all but the rows themselves."""
 
-    Where norms alone are compared, the rows themselves are dropped.
-    """
+    reference: FittedReference
+
+    def __call__(self, block: Block, start: int) -> Parcel:
+        del start
+        return Parcel(block, scored(block, self.reference), None)
+
+
+def _batches(
+    source: Source, reference: FittedReference
+) -> Generator[tuple[Block, Columns], None, None]:
+    """Rows without their embeddings, and the columns of `scored`, many rows at a time."""
     whole = isinstance(reference.confidence, EmbeddingTrust)
     least = _JUDGED_ROWS if whole else _MERGED_ROWS
-    held: list[Block] = []
-    for block in blocks:
-        # a view, even of no rows, would keep all of them alive
-        held.append(replace(block, z=block.z.copy() if whole else _NO_ROWS))
+    if isinstance(source, Spread):
+        for parts in _merged(source.mapped(_Scored(reference)), least):
+            names = parts[0].columns
+            columns = {name: np.concatenate([p.columns[name] for p in parts]) for name in names}
+            yield joined([replace(part.block, z=_NO_ROWS) for part in parts]), columns
+        return
+    # without the rows where norms alone are compared: a view, even of none, keeps all alive
+    blocks = (replace(b, z=b.z.copy() if whole else _NO_ROWS) for b in source.blocks())
+    for block in _ahead(joined(parts) for parts in _merged(blocks, least)):
+        yield block, scored(block, reference)
+
+
+def _merged(parts: Iterator[_T], least: int) -> Iterator[list[_T]]:
+    """Parts of so many rows together: larger batches spread the cost of a call."""
+    held: list[_T] = []
+    for part in parts:
+        held.append(part)
         if sum(map(len, held)) >= least:
-            yield joined(held)
+            yield held
             held = []
     if held:
-        yield joined(held)
+        yield held
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
