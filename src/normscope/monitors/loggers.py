@@ -73,8 +73,8 @@ class MLflow:
     """A run in the store that MLFLOW_TRACKING_URI names, or MLflow's own default."""
 
     def __init__(self, folder: Path, *, key: str, config: Record) -> None:
-        from mlflow.entities import Param  # pyright: ignore[reportMissingImports]
-        from mlflow.tracking import MlflowClient  # pyright: ignore[reportPrivateImportUsage]  # pyright: ignore[reportMissingImports]
+        from mlflow.entities import Param  # pyright: ignore
+        from mlflow.tracking import MlflowClient  # pyright: ignore
 
         self._client = MlflowClient()
         found = self._client.get_experiment_by_name(_PROJECT)
@@ -91,7 +91,7 @@ class MLflow:
 
     def log(self, record: Record) -> None:
         """Every number of the record, at its step."""
-        from mlflow.entities import Metric  # pyright: ignore[reportMissingImports]
+        from mlflow.entities import Metric  # pyright: ignore
 
         now, step = round(1000 * time.time()), record["step"]
         numbers = [Metric(name, value, now, step) for name, value in _numbers(record).items()]
