@@ -26,7 +26,8 @@ def leave(status: int | str | None) -> NoReturn:
     where it was stopped while it worked (a segmentation fault, two times in five).
     """
     several = int(os.environ.get("WORLD_SIZE", 1)) > 1
-    if (several or "ray" in sys.modules) and isinstance(status, int):
+    engine = sys.modules.get("normscope.scoring.ray_engine")  # other packages import Ray too
+    if (several or (engine and engine.STARTED.is_set())) and isinstance(status, int):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,9 @@ def open_on_ray(
     return RaySource(here.path, here.rows, here.d, here.dtype, here.beside, here, wanted)
 
 
+STARTED = threading.Event()  # this process has had threads of Ray's
+
+
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
     """A connection to a Ray cluster, closed on leaving; one that is there is used, and stays.
@@ -96,6 +100,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     if address is not None:
         _check_answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
+    STARTED.set()
     try:
         ray.init(
             address=address,
