@@ -18,7 +18,7 @@ RECORDS = [
     {"kind": "step", "step": 1, "epoch": 1, "norm_mean": 1.5, "by_class": [1.0]},
     {"kind": "step", "step": 2, "epoch": 1, "norm_mean": 2.5},
 ]
-MORE = [{"kind": "step", "step": 3, "epoch": 1, "norm_mean": 3.5}]
+MORE = [{"step": 3, "epoch": 1, "norm_mean": 3.5}]  # as NormMonitor.records has them
 
 
 def logged(name: str, folder: Path) -> None:

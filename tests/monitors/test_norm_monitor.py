@@ -342,9 +342,19 @@ def test_a_power_that_the_rows_have_not_passed_is_refused(of: float, message: st
     net = scaled_network(of)
     z = net[:-1](torch.randn(8, 6)) if of == 1 else net(torch.randn(8, 6))
     monitor = NormMonitor(power=1.0)
-    with pytest.raises(ValueError, match=f"output of a GradScale of power 1, got '.*{message}"):
+    with pytest.raises(
+        ValueError, match=f"output of a GradScale of power 1, of .each., got '.*{message}"
+    ):
         monitor.observe(z, lr=0.1)
     assert monitor.summary() == {}
+
+
+def test_a_power_of_zero_or_of_another_norm_is_refused_behind_a_grad_scale() -> None:
+    z = scaled_network(1.0)(torch.randn(8, 6))
+    with pytest.raises(ValueError, match=r"passed no GradScale, got 'one of power 1 \(each\)'"):
+        NormMonitor(power=0.0).observe(z, lr=0.1)
+    with pytest.raises(ValueError, match=r"of power 1 \(mean\), got"):
+        NormMonitor(power=1.0, power_of="mean").observe(z, lr=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's

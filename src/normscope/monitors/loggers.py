@@ -18,7 +18,7 @@ class Logger(Protocol):
     """Receives the records of one run."""
 
     def log(self, record: Record) -> None:
-        """Log one record: its `kind`, `step`, and numbers."""
+        """Log one record: its `step`, numbers, and `kind` ("step" unless given)."""
         ...
 
     def close(self) -> None:
@@ -163,4 +163,5 @@ def _numbers(record: Record) -> dict[str, float]:
     """A record's numbers by kind and name."""
     places = ("step", "epoch")
     numbers = ((k, v) for k, v in record.items() if isinstance(v, (int, float)) and k not in places)
-    return {f"{record['kind']}/{name}": value for name, value in numbers}
+    kind = record.get("kind", "step")
+    return {f"{kind}/{name}": value for name, value in numbers}

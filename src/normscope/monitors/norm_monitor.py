@@ -180,11 +180,22 @@ class NormMonitor:
         if not self._power_given:
             self.power, self.power_of = found or (0.0, "each")
             self._alarms.power = self.power
-        elif self.power and (passed_no_grad_scale(z) if found is None else found[0] != self.power):
-            got = "embeddings that passed none" if found is None else f"one of power {found[0]:g}"
+        elif self._contradicts(found, z):
+            got = "embeddings that passed none"
+            if found is not None:
+                got = f"one of power {found[0]:g} ({found[1]})"
+            wanted = f"the output of a GradScale of power {self.power:g} ({self.power_of})"
+            if not self.power:
+                wanted = "embeddings that passed no GradScale"
             advice = "Observe what GradScale returns, and leave power out: it is found."
-            raise invalid("z", f"the output of a GradScale of power {self.power:g}", got, advice)
+            raise invalid("z", wanted, got, advice)
         self._graph_read = True
+
+    def _contradicts(self, found: tuple[float, NormOf] | None, z: Tensor) -> bool:
+        """Whether the graph shows another power than the given one."""
+        if found is None:
+            return self.power != 0 and passed_no_grad_scale(z)
+        return found[0] != self.power or (found[0] != 0 and found[1] != self.power_of)
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from normscope_paper.harness.runner import reproduce as run_experiment
 from normscope_paper.harness.summary import claims_of, stored_results
 from normscope_paper.harness.sweep import OutOfTime, Sweep
 
+_RESULTS = Path("results")
 _MOST_SEEDS = 10_000  # more than any interval needs
 COLORS = {"reproduced": "green", "not reproduced": "red", "inconclusive": "yellow"}
 
@@ -52,7 +53,7 @@ def reproduce(
     minutes: Annotated[
         float | None, typer.Option(help="stop after so long; rerun to continue", show_default=False)
     ] = None,
-    folder: Annotated[Path, typer.Option("--out", help="where results go")] = Path("results"),
+    folder: Annotated[Path, typer.Option("--out", help="where results go")] = _RESULTS,
     runs: Annotated[
         Path | None,
         typer.Option(help="a file of finished runs to take from and add to", show_default=False),
@@ -244,14 +245,16 @@ def _plan(folder: Path, runs: Path | None, scale: Scale, minutes: float | None) 
     for step in steps:
         long = "of unknown length" if step.seconds is None else f"some {_minutes(step.seconds)}"
         seeds = f"{step.before} to {step.seeds} seeds" if step.before else "not trained yet"
-        title = f"[bold]{step.experiment}[/]: {seeds}, {step.runs} runs, {long}"
+        least = "" if hasattr(load(step.experiment), "cells") or step.before else "at least "
+        title = f"[bold]{step.experiment}[/]: {seeds}, {least}{step.runs} runs, {long}"
         out.print(title, highlight=False)
         lines = [f"may decide {len(step.decides)} of {step.undecided} open claims:"]
         lines += [f"- {sentence}" for sentence in step.decides]
         if not step.before:
-            lines = [f"judges what {step.undecided} claims are about at a smaller scale"]
+            lines = [f"tests {step.undecided} claims that so far have only smaller-scale results"]
         out.print(Padding(escape("\n".join(lines)), (0, 0, 0, 4)), highlight=False)
         option = "" if runs is None else f" --runs {runs}"
+        option += "" if folder == _RESULTS else f" --out {folder}"
         out.print(f"    {escape(step.command + option)}", style="dim", soft_wrap=True)
     if not steps:
         within = "" if minutes is None else f" within {minutes:g} minutes"

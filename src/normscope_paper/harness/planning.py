@@ -35,8 +35,9 @@ class Step:
         decides: sentences of open claims that these seeds would probably decide; for an experiment
             that is not trained, of all that it judges at a smaller scale.
         undecided: how many claims are open, or judged at a smaller scale alone.
-        runs: how many are to be trained.
-        seconds: what they take together, as far as stored runs show; None if none is alike.
+        runs: how many are to be trained; of an experiment whose later runs depend on the first, at
+            least.
+        seconds: what these take together, as far as stored runs show; None if none is alike.
     """
 
     experiment: str
