@@ -342,9 +342,7 @@ def test_a_power_that_the_rows_have_not_passed_is_refused(of: float, message: st
     net = scaled_network(of)
     z = net[:-1](torch.randn(8, 6)) if of == 1 else net(torch.randn(8, 6))
     monitor = NormMonitor(power=1.0)
-    with pytest.raises(
-        ValueError, match=f"output of a GradScale of power 1, of .each., got '.*{message}"
-    ):
+    with pytest.raises(ValueError, match=rf"a GradScale of power 1 \(each\), got '.*{message}"):
         monitor.observe(z, lr=0.1)
     assert monitor.summary() == {}
 
