@@ -14,7 +14,7 @@ from pathlib import Path
 
 from normscope.cli import COMMANDS, OF_PAPER, run
 
-FRESH = [sys.executable, "-c", "from normscope.cli import run; run()"]  # a new interpreter
+FRESH = [sys.executable, "-c", "from normscope._start import run; run()"]  # a new interpreter
 _FORKS = multiprocessing.get_context("forkserver")
 _MODULES = [f"normscope{'_paper' * (name in OF_PAPER)}.cli.{name}" for name in COMMANDS]
 _FORKS.set_forkserver_preload([*_MODULES, "lightning_fabric"])

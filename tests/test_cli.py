@@ -98,7 +98,7 @@ def test_a_broken_experiment_is_status_one_and_the_others_are_kept(tmp_path: Pat
         "from normscope_paper.figures import fig1\n"
         "def broken(*_): raise ZeroDivisionError('by purpose')\n"
         "fig1.run = broken\n"
-        "from normscope.cli import run; run()"
+        "from normscope._start import run; run()"
     )
     words = ["reproduce", "fig1", "cos_sim_surface", "--scale", "smoke", "--out", str(tmp_path)]
     done = subprocess.run(
