@@ -281,7 +281,10 @@ def test_a_fitted_reference_knows_its_covariates(tmp_path: Path, monkeypatch, ca
     z = random.normal(size=(500, 4)) * length[:, None]
     np.savez("all.npz", embeddings=z, length=length)
     words = ["score", "all.npz", "--out", "first.csv", "--reference", "all.npz"]
-    app([*words, "--covariate", "length", "--save-reference", "fit.safetensors"], standalone_mode=False)
+    app(
+        [*words, "--covariate", "length", "--save-reference", "fit.safetensors"],
+        standalone_mode=False,
+    )
     words = ["score", "all.npz", "--out", "second.csv", "--reference", "fit.safetensors"]
     app(words, standalone_mode=False)
     assert Path("first.csv").read_text() == Path("second.csv").read_text()
