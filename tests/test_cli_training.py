@@ -189,13 +189,13 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     assert refused.returncode == 2
     assert differing in refused.stderr
     assert "Its rate fell to zero over 1 epochs, which cannot be undone." in refused.stderr
-    assert "needs --horizon-epochs 2 and --warmup-epochs from the start" in refused.stderr
-    anew = normscope(*words, 2)
-    assert anew.returncode == 0
+    assert "start it with --horizon-epochs 2 and --warmup-epochs" in refused.stderr
+    another = normscope(*words, 2)
+    assert another.returncode == 0
     (second,) = set(Path("runs").iterdir()) - {first}
-    assert f"{first} is finished, with {differing}" in anew.stderr
-    assert anew.stderr.count("\n") == 1
-    assert anew.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
+    assert f"{first} is finished, with {differing}" in another.stderr
+    assert another.stderr.count("\n") == 1
+    assert another.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
     assert normscope(*words, 2).stderr == ""  # finished: nothing to say
 
 

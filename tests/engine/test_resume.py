@@ -220,7 +220,7 @@ run()
 """
 
 
-def test_a_checkpoint_that_finds_no_space_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_checkpoint_that_finds_no_space_is_reported_in_one_line(tmp_path: Path) -> None:
     words = ["train", "simclr", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]
     done = subprocess.run(
         [sys.executable, "-c", FULL, *words], capture_output=True, text=True, check=False
