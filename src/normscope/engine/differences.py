@@ -65,8 +65,8 @@ def how_to_extend(old: RunSpec, new: RunSpec) -> str:
     else:
         why = f"Its rate fell to zero over {old.horizon_epochs:g} epochs, which cannot be undone."
     return (
-        f"{why} Train {new.epochs} epochs in another folder. To extend a run of {old.epochs} epochs, "
-        f"start it with --horizon-epochs {new.epochs} and --warmup-epochs."
+        f"{why} Train {new.epochs} epochs in another folder. To extend a run of {old.epochs} "
+        f"epochs, start it with --horizon-epochs {new.epochs} and --warmup-epochs."
     )
 
 
