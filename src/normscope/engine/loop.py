@@ -227,7 +227,8 @@ class Loop:
     def say_stopping(self) -> None:
         """Say that the run stops after the step in progress, which may take minutes."""
         if self.telemetry:
-            self.telemetry.say("finishing the step, then saving; once more stops without saving")
+            again = "press Ctrl-C again to stop without saving"
+            self.telemetry.say(f"finishing the step, then saving; {again}")
 
     def _stop(self, interrupts: Interrupts) -> None:
         self._save()
