@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from normscope._checks import invalid
 from normscope._environment import hardware, versions
-from normscope._files import whole_file, without_nan
+from normscope._files import exclusive, whole_file, without_nan
 from normscope.engine.differences import described, differences, extends, how_to_extend, is_length
 from normscope.engine.spec import RunSpec
 
@@ -170,21 +170,14 @@ class RunFolder:
             if set(self.path.iterdir()) - begun and not self.spec_file.exists():
                 advice = "Name another folder."
                 raise invalid("folder", "empty or a run's", str(self.path), advice)
-            f = (self.path / ".lock").open("w")
+            f = exclusive(self.path / ".lock")
         except OSError as error:
             got = f"{self.path}: {error.strerror}"
             raise invalid("folder", "one that can be written to", got, "Name another.") from None
-        try:
-            import fcntl
-
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows, where nothing is locked
-            pass
-        except OSError:
-            f.close()
+        if f is None:
             advice = "Wait for the other process, or stop it."
             error = invalid("folder", "unused by other processes", str(self.path), advice)
-            raise InUseError(str(error)) from None
+            raise InUseError(str(error))
         return f
 
     def read_metrics(self) -> list[dict[str, Any]]:
