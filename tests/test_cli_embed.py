@@ -1,5 +1,7 @@
 """`normscope embed` as a user meets it: real files, a trained run, real processes."""
 
+import shlex
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -166,3 +168,42 @@ def test_what_was_stopped_or_killed_goes_on_to_the_same_file(
     assert not kept.exists()
     again = normscope("embed", *words, "--out", out, "--resume")
     assert again.stdout == f"{out} is complete: there is nothing to go on with.\n"
+
+
+def test_what_replaces_a_file_goes_on_and_the_old_file_is_not_called_complete(
+    run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.npz"
+    out.write_bytes(b"old")
+    words = [run, "digits", "--batch", 1, "--force"]
+    process = begun(out, *words)
+    process.send_signal(2)
+    errors = process.communicate()[1]
+    assert process.returncode == 130
+    hint = shlex.split(errors.splitlines()[1])
+    assert hint[0] == "normscope"
+    assert hint[-1] == "--resume"
+    assert out.read_bytes() == b"old"
+    refused = normscope(*[word for word in hint[1:] if word != "--force"])
+    assert refused.returncode == 2
+    assert "--force replaces it" in refused.stderr
+    done = normscope(*hint[1:])
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as found:
+        assert len(found["norm"]) == 1797
+
+
+def test_two_commands_cannot_write_one_file(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    words = [run, "digits", "--batch", 1]
+    process = begun(out, *words)
+    process.send_signal(signal.SIGSTOP)
+    for more in ((), ("--resume",), ("--force",)):
+        refused = normscope("embed", *words, "--out", out, "--device", "cpu", *more)
+        assert refused.returncode == 2
+        assert "out must be unused by other processes" in refused.stderr
+    process.send_signal(signal.SIGCONT)
+    process.communicate()
+    assert process.returncode == 0
+    with np.load(out) as found:
+        assert len(found["norm"]) == 1797

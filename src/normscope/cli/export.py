@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from normscope.cli.console import errors, out, refuse, say
-from normscope.engine import load_encoder, write_hub_folder
+from normscope.engine import load_encoder
+from normscope.engine.hub import HUB_FILES, write_hub_folder
 from normscope.engine.timm_file import write_timm
 
 
@@ -24,7 +25,7 @@ def export(
     layer: Annotated[
         str | None, typer.Option(help="onnx: backbone, projector or predictor; default: the last")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a file")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
 ) -> None:
     """Write a trained network for other programs: ONNX, timm, or a folder to share.
 
@@ -43,9 +44,8 @@ def export(
     if to != "hub" and target.exists() and not (force and target.is_file()):
         refuse(f"--out must be a new file, got {str(target)!r}. --force replaces a file.")
     if to == "hub":
-        write_hub_folder(run, target)
-        files = ", ".join(sorted(path.name for path in target.iterdir()))
-        say(out, f"{files}: {target}")
+        write_hub_folder(run, target, force=force)
+        say(out, f"{', '.join(HUB_FILES)}: {target}")
         say(out, f"Load it with: normscope.load_encoder({str(target)!r})")
         return
     if to == "timm":
