@@ -17,7 +17,6 @@ from normscope.scoring import (
     score_batch,
     score_file,
 )
-from normscope.scoring.stream import scored
 
 from .conftest import embeddings, table
 
@@ -30,7 +29,7 @@ def reference() -> FittedReference:
 
 
 def columns_of(source, reference: FittedReference) -> dict[str, np.ndarray]:
-    found = [scored(block, reference) for block in source.blocks()]
+    found = [reference.columns(block) for block in source.blocks()]
     return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
 

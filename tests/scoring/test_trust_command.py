@@ -291,3 +291,37 @@ def test_each_row_is_drawn_as_often_as_others() -> None:
         times[sample.drawn()[0]] += 1
     assert abs((times - 80) / np.sqrt(400 * 0.2 * 0.8)).max() < 4.5
     assert times.sum() == 400 * 20
+
+
+def test_rows_of_the_reference_itself_have_even_p_values(tmp_path: Path) -> None:
+    z, labels = clustered(1000, 0)
+    np.save(tmp_path / "z.npy", z)
+    pq.write_table(table(z, "list", {}), tmp_path / "z.parquet")
+    whole = open_embeddings(tmp_path / "z.npy")
+    fitted, few = fit_trust(whole, labels=labels), fit_trust(whole, most=500)
+    for name in ("z.npy", "z.parquet"):  # the same rows, wherever they come from
+        summary = score_file(open_embeddings(tmp_path / name), fitted, tmp_path / "all.parquet")
+        assert (summary.own, summary.copies) == (1000, 0)
+        score = scores(tmp_path / "all.parquet")["score"]
+        for share in (0.05, 0.2, 0.5):
+            assert (score < share).mean() == pytest.approx(share, abs=0.015)
+    alone = fitted.confidence
+    assert isinstance(alone, EmbeddingTrust)
+    sure = scores(tmp_path / "all.parquet")["confidence"]
+    assert (sure < alone.confidence(z) - 1e-6).mean() > 0.5  # a row's own vote is not counted
+    summary = score_file(whole, few, tmp_path / "few.parquet")
+    assert (summary.own, summary.copies) == (500, 0)  # those that were drawn
+    assert summary.low == pytest.approx(0.05, abs=0.02)
+    later = score_file(as_source(z[100:]), fitted, tmp_path / "later.parquet")
+    assert (later.own, later.copies) == (0, 900)  # of other numbers: they may be other rows
+
+
+def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:
+    command("old.npy", "--reference", "old.npy", "--save-reference", "fit.safetensors", "--html")
+    words = "600 rows of FILE are also in the reference: each was left out of it"
+    assert words in capsys.readouterr().err
+    assert words in (files / "old.scores.html").read_text()
+    command("old.npy", "--reference", "fit.safetensors", "--out", "again.csv")
+    assert "Warning: 600 rows of FILE have a copy in the reference" in capsys.readouterr().err
+    command("new.npy", "--reference", "old.npy")
+    assert "reference" not in capsys.readouterr().err
