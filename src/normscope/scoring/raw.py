@@ -92,9 +92,9 @@ class RawSource(Source):
                 yield Block(norms, status, z, ids, columns_given, texts)
 
     def _words(self, values: np.ndarray | None) -> np.ndarray | None:
-        """Strings as objects, which take what they need; integers as a copy."""
+        """Strings as objects, which take what they need."""
         if values is None or values.dtype.kind in "iu":
-            return None if values is None else values.copy()
+            return values
         codes = values.view(f"{values.dtype.byteorder}u4")
         if codes.max(initial=0) > sys.maxunicode:  # numpy would make a string of it all the same
             raise damaged(self.path, f"a character of code {codes.max():,}")

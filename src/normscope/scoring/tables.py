@@ -21,6 +21,7 @@ from normscope.scoring.blocks import (
     block_rows,
     check_shape,
     checked_ids,
+    id_kind,
     norms_and_status,
     not_floating,
 )
@@ -327,11 +328,13 @@ def is_time(kind: Any) -> bool:
 
 
 def _id_kind(kind: Any) -> str | None:
-    """Whether ids are integers or strings; None for what can't be an id."""
+    """What ids are, in a word; None for what can't be an id."""
     import pyarrow.types as t
 
     kind = kind.value_type if t.is_dictionary(kind) else kind
-    return "strings" if is_text(kind) else "integers" if t.is_integer(kind) else None
+    if is_text(kind):
+        return "strings"
+    return id_kind(np.dtype(kind.to_pandas_dtype())) if t.is_integer(kind) else None
 
 
 def _is_fixed(kind: Any) -> bool:
