@@ -204,6 +204,13 @@ def test_pictures_are_shown_and_missing_or_damaged_ones_are_not(files: Path) -> 
         (["--parts", "norm", "--known-bad", "bad.npy"], "--parts must be all with --known-bad"),
         (["--reference-rows", "5"], "--reference-rows must be at least 20, got 5"),
         (["--images", "x"], "--images must be left out without --html"),
+        (["--keep", "1.5"], "keep must be a share above 0, at most 1, got 1.5"),
+        (["--keep", "nan"], "keep must be a share above 0, at most 1, got nan"),
+        (["--threshold", "nan"], "threshold must be a number, got nan"),
+        (["--threshold", "2"], "threshold must be a score that some row reaches, got '2.0 where"),
+        (["--keep", "0.5", "--threshold", "0.5"], "keep must be one of a share and a threshold"),
+        (["--keep", "0.5", "--covariate", "e0"], "covariate must be named otherwise than kept"),
+        (["--keep", "0.5", "--covariate", "status"], "covariate must be named otherwise than"),
         (["--known-bad", "few.npy"], "known_bad must be at least 20 rows, got 9"),
         (
             ["--known-bad", "narrow.npy"],
@@ -314,6 +321,18 @@ def test_rows_of_the_reference_itself_have_even_p_values(tmp_path: Path) -> None
     assert summary.low == pytest.approx(0.05, abs=0.02)
     later = score_file(as_source(z[100:]), fitted, tmp_path / "later.parquet")
     assert (later.own, later.copies) == (0, 900)  # of other numbers: they may be other rows
+    longer = score_file(as_source(2 * z), fitted, tmp_path / "longer.parquet")
+    assert (longer.own, longer.copies) == (0, 1000)
+
+
+def test_one_row_is_scored_as_it_is_among_others(files: Path) -> None:
+    command("new.npy", "--reference", "old.npy", "--out", "all.parquet")
+    np.save("one.npy", np.load("new.npy")[:1])
+    command("one.npy", "--reference", "old.npy", "--out", "one.parquet", "--html", "--keep", "1")
+    for name, column in scores(files / "one.parquet").items():
+        if name != "status":
+            expected = scores(files / "all.parquet")[name][:1]
+            np.testing.assert_allclose(column, expected, rtol=1e-5)
 
 
 def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:

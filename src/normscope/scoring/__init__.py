@@ -6,7 +6,7 @@ from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
 from normscope.scoring.drift import Drift, Quantity, Window, drift, drift_by
 from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
-from normscope.scoring.kept import kept_rows, texts_at, write_kept
+from normscope.scoring.kept import check_kept, kept_rows, texts_at, write_kept
 from normscope.scoring.ray_engine import connected, open_on_ray
 from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.reference import (
@@ -39,6 +39,7 @@ __all__ = [
     "as_source",
     "blocks_of",
     "change_in",
+    "check_kept",
     "check_out",
     "connected",
     "default_out",

@@ -26,6 +26,7 @@ Columns = dict[str, np.ndarray]
 
 BESIDE = ("own", "copy")  # columns of bools that are counted, and not written
 REFERENCE_ROWS = 50_000  # that neighbours are looked for among
+_ROUNDED = 1e-3  # of a norm, to float16
 _TRUST_ROWS = 10_000  # for the AUROC of norms
 _BAD_ROWS = 10_000
 _SAMPLE_BYTES = 1 << 28  # of rows that are drawn: 50,000 of 1,342 float32
@@ -40,8 +41,9 @@ class FittedReference:
         norm_mean: of the rows it was fitted on; None if it was loaded.
         left_out: status -> rows of the reference that were left out.
         notes: what to know of how it was drawn, one a line.
-        places: the rows of its source that neighbours are looked for among, ascending; None if
-            it was loaded, or by the norm alone.
+        places: the rows of its source that neighbours are looked for among, ascending, (m,); None
+            if it was loaded, or by the norm alone.
+        norms: of these rows, (m,).
     """
 
     confidence: NormConfidence | EmbeddingTrust
@@ -49,6 +51,7 @@ class FittedReference:
     left_out: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     places: np.ndarray | None = field(default=None, repr=False, compare=False)
+    norms: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @property
     def delivers(self) -> Literal["score", "confidence"]:
@@ -108,7 +111,7 @@ class FittedReference:
             score, novelty = self.confidence.scored_norms(block.norms, given)
             found = {"score": score, "novelty": novelty}
         else:
-            own = None if start is None else self._own(start, len(block))
+            own = None if start is None else self._own(start, block.norms)
             found = self.confidence.judged(block.z, given, own=own)
             beside = {name: found.pop(name) for name in BESIDE}
             outside = found.pop("outside").astype(bool)
@@ -121,13 +124,15 @@ class FittedReference:
         columns = {"norm": block.norms, **narrow, "status": status}
         return columns if start is None else {**columns, **beside}
 
-    def _own(self, start: int, rows: int) -> np.ndarray | None:
-        """Where the rows of these numbers are kept, (rows,), -1 where they are not."""
-        if self.places is None:
+    def _own(self, start: int, norms: np.ndarray) -> np.ndarray | None:
+        """Which of its rows has each one's number and norm, (n,), -1 where none has."""
+        if self.places is None or self.norms is None:
             return None
-        found = np.full(rows, -1)
-        first, last = np.searchsorted(self.places, [start, start + rows])
-        found[self.places[first:last] - start] = np.arange(first, last)
+        found = np.full(len(norms), -1)
+        first, last = np.searchsorted(self.places, [start, start + len(norms)])
+        at = self.places[first:last] - start
+        same = np.abs(norms[at] / self.norms[first:last] - 1) < _ROUNDED
+        found[at[same]] = np.arange(first, last)[same]
         return found
 
     def share_up_to(self, norms: np.ndarray) -> np.ndarray | None:
@@ -229,7 +234,7 @@ def fit_trust(
     if len(known) < usable:
         drawn = f"{len(known):,} of its {usable:,} rows, drawn by seed 0"
         notes = (f"The reference is {drawn}.",)
-    return FittedReference(trust, mean, named(counts), notes, places)
+    return FittedReference(trust, mean, named(counts), notes, places, known.norms)
 
 
 def load_reference(path: Path | str) -> FittedReference | None:
