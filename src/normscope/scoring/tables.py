@@ -31,6 +31,8 @@ from normscope.scoring.wanted import Wanted, chosen
 Records = Callable[[list[str], int], Iterator[Any]]
 
 _AGAIN = "Write it again."
+_TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a time, in a second
+_TICKS |= {"date32[day]": 1 / 86_400, "date64[ms]": 1e3}
 _USUAL = ("embedding", "embeddings")
 
 
@@ -281,11 +283,12 @@ def _covariate(path: str, name: str, column: Any) -> np.ndarray:
 
     column = _decoded(column)
     if is_time(column.type):
-        column = column.cast("timestamp[us]", safe=False).cast("int64").cast("float64", safe=False)
-        return _numbers(column) / 1e6
+        per_second = _TICKS[getattr(column.type, "unit", str(column.type))]
+        whole = "int32" if t.is_date32(column.type) else "int64"
+        return _numbers(column.cast(whole).cast("float64", safe=False)) / per_second
     if not any(fits(column.type) for fits in (t.is_floating, t.is_integer, t.is_boolean)):
-        advice = "A covariate is one number a row."
-        raise invalid(f"{name} of {path}", "numeric", str(column.type), advice)
+        advice = "Give each row one; dates as text are none."
+        raise invalid(f"{name} of {path}", "a number or a time", str(column.type), advice)
     return _numbers(column.cast("float64", safe=False)).astype(np.float64)
 
 
