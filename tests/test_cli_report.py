@@ -279,13 +279,14 @@ def test_a_fitted_reference_knows_its_covariates(tmp_path: Path, monkeypatch, ca
     random = np.random.default_rng(0)
     length = random.uniform(1, 9, 500)
     z = random.normal(size=(500, 4)) * length[:, None]
-    np.savez("all.npz", embeddings=z, length=length)
-    words = ["score", "all.npz", "--out", "first.csv", "--reference", "all.npz"]
+    np.savez("all.npz", embeddings=z[100:], length=length[100:])
+    np.savez("new.npz", embeddings=z[:100], length=length[:100])
+    words = ["score", "new.npz", "--out", "first.csv", "--reference", "all.npz"]
     app(
         [*words, "--covariate", "length", "--save-reference", "fit.safetensors"],
         standalone_mode=False,
     )
-    words = ["score", "all.npz", "--out", "second.csv", "--reference", "fit.safetensors"]
+    words = ["score", "new.npz", "--out", "second.csv", "--reference", "fit.safetensors"]
     app(words, standalone_mode=False)
     assert Path("first.csv").read_text() == Path("second.csv").read_text()
     (tmp_path / "folder.safetensors").mkdir()
