@@ -1,8 +1,10 @@
 """`normscope embed` as a user meets it: real files, a trained run, real processes."""
 
+import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -96,13 +98,28 @@ def test_a_broken_image_gets_nan_and_is_named(run: Path, tmp_path: Path, suffix:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["images", out.name]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+@pytest.mark.parametrize("suffix", [".parquet", ".npz"])
+def test_a_name_that_is_no_text_is_written_as_escapes(
+    run: Path, tmp_path: Path, suffix: str
+) -> None:
+    name, out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"), tmp_path / f"out{suffix}"
+    Image.new("RGB", (8, 8)).save(name)
+    done = normscope("embed", run, name, "--out", out)
+    assert done.returncode == 0, done.stderr
+    ids = pq.read_table(out)["id"].to_pylist() if suffix == ".parquet" else np.load(out)["id"]
+    assert list(ids) == [f"{tmp_path}/\\udcff.png"]
+
+
 def test_refusals_come_before_any_work(run: Path, photos: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.npz"
     there.write_bytes(b"mine")
-    empty = tmp_path / "empty"
+    empty, folder = tmp_path / "empty", tmp_path / "folder.parquet"
     empty.mkdir()
+    folder.mkdir()
     for words, message in [
         ((run, photos, "--out", there), "--force replaces it"),
+        ((run, photos, "--out", folder, "--resume"), "which is a folder"),
         ((run, photos, "--out", tmp_path / "x.csv"), "a file ending in .parquet or .npz"),
         ((run, photos, "--out", tmp_path / "no" / "x.npz"), "in a folder that exists"),
         ((run, empty, "--out", tmp_path / "x.npz"), "files or folders of images"),

@@ -63,7 +63,7 @@ def embed(
     Ctrl-C or a crash, the same command with --resume goes on, and gives the same file. `normscope
     score` takes embeddings of the layer where the loss acts, which is the default here.
     """
-    if resume and target.exists() and not force and not folder_of(target).exists():
+    if resume and target.is_file() and not force and not folder_of(target).exists():
         say(out, f"{target} is complete: there is nothing to go on with.")
         return
     check_target(target, force=force)
