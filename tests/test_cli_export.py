@@ -78,6 +78,7 @@ def test_refusals_come_before_any_work(run: Path, tmp_path: Path) -> None:
         (("--to", "onnx", "--out", tmp_path / "x.pt"), "a file ending in .onnx"),
         (("--to", "hub", "--out", tmp_path), "folder must be new or empty"),
         (("--to", "timm", "--out", tmp_path / "x.safetensors", "--layer", "a"), "be left out"),
+        (("--to", "hub", "--out", "/dev/null/x"), "--out must be writable, got '/dev/null/x'"),
     ]:
         done = normscope("export", run, *words)
         assert done.returncode == 2, done.stdout

@@ -43,19 +43,26 @@ def export(
         refuse(f"--layer must be left out with --to {to}, got {layer!r}.")
     if to != "hub" and target.exists() and not (force and target.is_file()):
         refuse(f"--out must be a new file, got {str(target)!r}. --force replaces a file.")
+    try:
+        lines = _written(run, to, target, layer=layer, force=force)
+    except OSError as error:
+        refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
+    for line in lines:
+        say(out, line)
+
+
+def _written(run: Path, to: str, target: Path, *, layer: str | None, force: bool) -> list[str]:
+    """Write it; what there is to say of it."""
     if to == "hub":
         write_hub_folder(run, target, force=force)
-        say(out, f"{', '.join(HUB_FILES)}: {target}")
-        say(out, f"Load it with: normscope.load_encoder({str(target)!r})")
-        return
+        load = f"Load it with: normscope.load_encoder({str(target)!r})"
+        return [f"{', '.join(HUB_FILES)}: {target}", load]
     if to == "timm":
         model = write_timm(run, target)
-        say(out, f"backbone as timm's {model.name}, for images of {model.side} pixels: {target}")
-        for line in ("Load it with:", *(f"  {line}" for line in model.lines(target))):
-            say(out, line)
-        return
+        what = f"backbone as timm's {model.name}, for images of {model.side} pixels: {target}"
+        return [what, "Load it with:", *(f"  {line}" for line in model.lines(target))]
     with errors.status("exporting"):
         encoder = load_encoder(run, layer=layer)
         encoder.export_onnx(target)
     what = f"{encoder.d} numbers from the {encoder.layer}"
-    say(out, f"{what}, the same in onnxruntime to 1e-5: {target}")
+    return [f"{what}, the same in onnxruntime to 1e-5: {target}"]
