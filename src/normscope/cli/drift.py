@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from normscope._files import whole_files
 from normscope.cli.console import check_page, errors, out, refuse, say, visible
 from normscope.scoring import (
+    LEFT_OUT,
     TEST,
     WINDOWS,
     Drift,
@@ -117,7 +118,8 @@ def _tell(found: Drift) -> None:
             say(out, f"{window.name}, {window.rows:,} rows, {quantity.name}: {said}: {mark}")
     for window in found.windows:
         for status, n in window.left_out.items():
-            say(errors, f"{window.name}: {n:,} rows left out: {status}")
+            rows = "row" if n == 1 else "rows"
+            say(errors, f"{window.name}: {n:,} {rows} left out: {LEFT_OUT[status]}")
     for line in found.notes:
         say(errors, line)
     say(out, TEST)

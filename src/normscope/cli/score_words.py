@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from normscope.scoring import FittedReference, Summary
+from normscope.scoring import LEFT_OUT, FittedReference, Summary
 
 MEANING = {
-    "nan": "NaN in the embedding, no score",
-    "infinite": "infinity in the embedding, no score",
-    "zero": "all zero, no score",
-    "ragged": "of another length, no score",
-    "null": "no embedding, no score",
-    "covariate": "a covariate that is not finite, no score",
+    **{status: f"{words}, no score" for status, words in LEFT_OUT.items()},
     "outside": "a covariate beyond the reference's range, judged as at its end",
 }
 

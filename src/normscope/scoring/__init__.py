@@ -3,7 +3,7 @@
 from normscope.confidence import LEAST
 from normscope.scoring.arrays import as_source, blocks_of
 from normscope.scoring.batches import score_batch
-from normscope.scoring.blocks import Source
+from normscope.scoring.blocks import LEFT_OUT, Source
 from normscope.scoring.drift import WINDOWS, Drift, Quantity, Window, drift, drift_by
 from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
 from normscope.scoring.kept import check_kept, kept_rows, texts_at, write_kept
@@ -23,6 +23,7 @@ from normscope.scoring.targets import check_out, default_out, kept_beside
 
 __all__ = [
     "LEAST",
+    "LEFT_OUT",
     "REFERENCE_ROWS",
     "TEST",
     "WINDOWS",
