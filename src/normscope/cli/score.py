@@ -49,66 +49,122 @@ def score(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="embeddings: files, folders of shards, patterns, URLs; or a run",
+            help="embeddings to score: files, folders of shards, patterns, URLs, or a run's folder",
             show_default=False,
         ),
     ],
     reference: Annotated[
-        str, typer.Option(help="what to compare to: like FILE, or --save-reference's")
+        str,
+        typer.Option(
+            help="embeddings to compare with, named as FILE is, or what --save-reference wrote"
+        ),
     ],
     parts: Annotated[
         str | None,
         typer.Option(
-            help="all: neighbours, direction and norm; norm: the norm alone, quickly [default: all]"
+            help="what rows are compared by. all: norm, neighbours and direction; norm: the norm "
+            "alone, which is fast [default: all]"
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help=".npy of the reference's classes, for confidence")
+        Path | None,
+        typer.Option(
+            help=".npy file with the class of each row of the reference: adds the column confidence"
+        ),
     ] = None,
     known_bad: Annotated[
-        str | None, typer.Option(help="rows that should look new, like FILE: they choose parts")
+        str | None,
+        typer.Option(
+            help="embeddings that should look new, named as FILE is, at least 20: the parts that "
+            "find them are used [default: all parts]"
+        ),
     ] = None,
     reference_rows: Annotated[
         int | None,
         typer.Option(
-            help=f"rows of the reference to look for neighbours in [default: {REFERENCE_ROWS:,}]"
+            help="rows of the reference that are kept, to look for neighbours among; of more, so "
+            f"many are drawn by a seed [default: {REFERENCE_ROWS:,}]"
         ),
     ] = None,
     covariate: Annotated[
-        list[str] | None, typer.Option(help="column that the norm may depend on; may be repeated")
+        list[str] | None,
+        typer.Option(
+            help="column of numbers or times that the norm may depend on, as on text length: rows "
+            "are compared with rows like them; may be repeated"
+        ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="column of the embeddings, if it can't be guessed")
+        str | None,
+        typer.Option(
+            help="column of the embeddings [default: embedding, embeddings, e0 e1 e2 and so on, or "
+            "the only one that fits]"
+        ),
     ] = None,
-    identity: Annotated[str | None, typer.Option("--id", help="column of ids")] = None,
+    identity: Annotated[
+        str | None, typer.Option("--id", help="column of ids [default: id, else rows are numbered]")
+    ] = None,
     text: Annotated[
-        str | None, typer.Option(help="column of FILE's texts, to show on the page")
+        str | None, typer.Option(help="column of FILE's texts, to show on the page of --html")
     ] = None,
     images: Annotated[
-        str | None, typer.Option(help="column of paths of FILE's images, to show on the page")
+        str | None,
+        typer.Option(
+            help="column of paths to images, from FILE's folder, to show on the page of --html: "
+            "JPEG, PNG, WebP, GIF or BMP"
+        ),
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--out", help="default: FILE's name with .scores.parquet")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="file of the scores: .parquet, .arrow, .npz, .csv or .jsonl [default: FILE's "
+            "name with .scores.parquet]",
+        ),
     ] = None,
     keep: Annotated[
-        float | None, typer.Option(help="write the embeddings of this share, the best ones")
+        float | None,
+        typer.Option(
+            help="also write the embeddings of this share of the rows, the best ones, such as "
+            "0.95, to NAME.kept beside the scores"
+        ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="write the embeddings of this score and more")
+        float | None,
+        typer.Option(
+            help="also write the embeddings of rows of at least this confidence, without --labels "
+            "of this score, to NAME.kept beside the scores"
+        ),
     ] = None,
     save_reference: Annotated[
-        Path | None, typer.Option(help="keep the fitted reference: .safetensors, of a norm .npz")
+        Path | None,
+        typer.Option(
+            help="also write the fitted reference, to be given as --reference later: .safetensors, "
+            "with --parts norm .npz"
+        ),
     ] = None,
-    html: Annotated[bool, typer.Option("--html", help="also write an HTML page")] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+    html: Annotated[
+        bool,
+        typer.Option("--html", help="also write a page to read, the scores' name with .html"),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace files that are there [default: refuse to]")
+    ] = False,
     engine: Annotated[
-        str, typer.Option(help="here, or ray: the workers of a cluster read and score files")
+        str,
+        typer.Option(
+            help="where FILE and the reference are read and scored. here: in this process; ray: "
+            "by the workers of a Ray cluster"
+        ),
     ] = "here",
     ray_address: Annotated[
-        str | None, typer.Option(help="a cluster's; default: RAY_ADDRESS, or one started here")
+        str | None,
+        typer.Option(
+            help="HOST:PORT of the Ray cluster [default: RAY_ADDRESS, else one that is started on "
+            "this machine]"
+        ),
     ] = None,
 ) -> None:
-    """Say of each embedding how new it is to a reference, and how sure its answer.
+    """Score how new embeddings are to a reference, and how sure their answers.
 
     \b
     normscope score new.npy --reference train.npy
@@ -120,11 +176,11 @@ def score(
     normscope score runs/simclr-digits-0123456789 --reference runs/simclr-digits-0123456789
 
     Reads .npy, .npz, .parquet, .arrow, .jsonl, .csv and .safetensors of any length, folders of
-    them, and datasets of Hugging Face on disk; a run's test images against its training images.
-    Beside z.npy, a covariate `length` is z.length.npy.
+    them, datasets of Hugging Face on disk, and runs: the test images are compared with the
+    training images. The column `length` of z.npy is the file z.length.npy.
 
     \b
-    Writes .parquet, .arrow, .npz, .csv or .jsonl with these columns:
+    Writes one row for each embedding, with these columns:
     id          of the row, or its number
     norm        of the embedding
     score       from 0 to 1, higher for rows like the reference: the share of its held-out rows
@@ -133,8 +189,8 @@ def score(
     confidence  with --labels: the probability that the neighbours' vote is right
     status      "ok", or why there is no score; "outside" has a covariate beyond the reference's
 
-    Rows are ranked by confidence if there is one, else by score: so are the page of --html, and
-    what --keep and --threshold write, ids and embeddings, to NAME.kept.
+    The best rows have the highest confidence, without --labels the highest score. Rows of FILE
+    that are the reference's own, with the same number, are compared with its other rows.
     """  # noqa: E501
     target = target or default_out(files)
     places = Places(
