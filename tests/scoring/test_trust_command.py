@@ -214,7 +214,8 @@ def test_the_page_shows_the_text_beside_what_rows_are_ranked_by(files: Path) -> 
 
 @pytest.mark.usefixtures("files")
 def test_a_file_that_is_not_there_is_named_before_the_place_of_its_scores() -> None:
-    for name, message in (("no.npy", "no.npy must be a file that"), ("*.npz", "a pattern that")):
+    names = {"no.npy": "no.npy must be a file", "*.npz": "a pattern that", "": "that are not empty"}
+    for name, message in names.items():
         with pytest.raises(ValueError, match=message):
             command(name, "--reference", "old.npy")
 
@@ -363,6 +364,9 @@ def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:
     assert words in capsys.readouterr().err
     assert words in (files / "old.scores.html").read_text()
     command("old.npy", "--reference", "fit.safetensors", "--out", "again.csv")
-    assert "Warning: 600 rows of FILE have a copy in the reference" in capsys.readouterr().err
+    assert (
+        "Warning: 600 rows of FILE have a row of the same direction in the reference"
+        in capsys.readouterr().err
+    )
     command("new.npy", "--reference", "old.npy")
     assert "reference" not in capsys.readouterr().err

@@ -120,12 +120,12 @@ def drift(
     except OSError as error:  # from writing: the readers report their own
         name = str(places[0]) if places else ""
         refuse(f"--out must be writable, got {name!r}: {error.strerror or error}.")
-    _tell(found)
+    _print_found(found)
     if page is not None:
         say(out, f"Open {page.resolve().as_uri()}")
 
 
-def _tell(found: Drift) -> None:
+def _print_found(found: Drift) -> None:
     first, *others = found.windows
     say(out, found.verdict)
     for window in others:

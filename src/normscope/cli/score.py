@@ -33,6 +33,7 @@ from normscope.scoring import (
     open_embeddings,
     open_on_ray,
     read_files,
+    read_labels,
     score_file,
     texts_at,
     write_kept,
@@ -203,8 +204,7 @@ def score(
         refuse("--images must be left out without --html, which shows them.")
     inputs = _inputs(files, reference, labels, known_bad)
     _check_places(places, inputs, norm=parts == "norm", force=force)
-    classes = None if labels is None else _classes(labels)
-    how = _fit(parts or PARTS[0], classes, known_bad, reference_rows)
+    how = _fit(parts or PARTS[0], labels, known_bad, reference_rows)
     fitted = load_reference(reference)
     given = (parts, labels, known_bad, reference_rows, save_reference)
     if fitted is not None and any(option is not None for option in given):
@@ -257,7 +257,7 @@ def score(
     except KeyboardInterrupt:
         errors.print("Stopped. No scores were written.")
         raise typer.Exit(130) from None
-    _tell(fitted, summary, target)
+    _print_found(fitted, summary, target)
     if left:
         say(out, left)
     if places.page is not None:
@@ -304,7 +304,7 @@ class Fit:
     """How a reference is fitted."""
 
     norm: bool
-    classes: np.ndarray | None
+    labels: Path | None
     known_bad: str | None
     rows: int
 
@@ -312,40 +312,29 @@ class Fit:
         self, known: Source, columns: Columns, progress: Callable[[int, int], None]
     ) -> FittedReference:
         """The fitted reference."""
+        labels = None if self.labels is None else read_labels(self.labels, rows=known.rows)
         if self.norm:
-            return fit_reference(known, labels=self.classes, progress=progress)
+            return fit_reference(known, labels=labels, progress=progress)
         bad = None
         if self.known_bad is not None:
             bad = open_embeddings(self.known_bad, split="test", **columns)
-        return fit_trust(
-            known, labels=self.classes, known_bad=bad, most=self.rows, progress=progress
-        )
+        return fit_trust(known, labels=labels, known_bad=bad, most=self.rows, progress=progress)
 
 
-def _fit(parts: str, classes: np.ndarray | None, known_bad: str | None, rows: int | None) -> Fit:
+def _fit(parts: str, labels: Path | None, known_bad: str | None, rows: int | None) -> Fit:
     if parts not in PARTS:
         refuse(f"--parts must be all or norm, got {parts!r}.")
     if parts == "norm" and (known_bad is not None or rows is not None):
         refuse("--parts must be all with --known-bad or --reference-rows, got 'norm'.")
     if rows is not None and rows < LEAST:
         refuse(f"--reference-rows must be at least {LEAST}, got {rows}.")
-    return Fit(parts == "norm", classes, known_bad, rows or REFERENCE_ROWS)
+    return Fit(parts == "norm", labels, known_bad, rows or REFERENCE_ROWS)
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
     """A progress callback with its own bar."""
     task = bar.add_task(what, total=None)
     return lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _classes(path: Path) -> np.ndarray:
-    try:
-        if not path.is_file():  # a device would be read without end
-            raise OSError
-        with path.open("rb") as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        refuse(f"--labels must be a .npy file of integers or strings, got {str(path)!r}.")
 
 
 def _inputs(
@@ -382,7 +371,7 @@ def _check_columns(known: int | None, given: int) -> None:
         refuse(f"FILE must have {known} columns as --reference has, got {given}.")
 
 
-def _tell(fitted: FittedReference, summary: Summary, target: Path) -> None:
+def _print_found(fitted: FittedReference, summary: Summary, target: Path) -> None:
     for line in fitted.verdict:
         say(out, line)
     for line in caveats(fitted, summary):

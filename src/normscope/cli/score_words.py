@@ -41,8 +41,8 @@ def held(summary: Summary) -> list[str]:
     if summary.copies:
         rows = "row of FILE has" if summary.copies == 1 else "rows of FILE have"
         lines.append(
-            f"Warning: {summary.copies:,} {rows} a copy in the reference, which makes them look "
-            "less new than they are. Leave these out of one of the two."
+            f"Warning: {summary.copies:,} {rows} a row of the same direction in the reference. "
+            "Copies look less new than they are: leave them out of one of the two."
         )
     return lines
 
