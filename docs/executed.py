@@ -187,7 +187,8 @@ def _pycon(block: Block, page: Path, module: types.ModuleType) -> Iterator[str]:
         block.code, module.__dict__, page.name, str(page), block.line - 1
     )
     said: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=said.append, clear_globs=False)
     if said:
         raise BlockError(f"{page}:{block.line}: {''.join(said)}")
     yield ""
@@ -202,8 +203,8 @@ def _console(block: Block, page: Path, module: types.ModuleType) -> Iterator[str
 def _script(block: Block, page: Path, module: types.ModuleType) -> Iterator[str]:
     del module
     with tempfile.TemporaryDirectory() as folder:
-        script = Path.cwd() / block.script
-        yield _process([sys.executable, str(script)], f"{page}:{block.line}", Path(folder), own=True)
+        command = [sys.executable, str(Path.cwd() / block.script)]
+        yield _process(command, f"{page}:{block.line}", Path(folder), own=True)
         for name in _pictures(Path(folder)):
             shutil.move(Path(folder) / name, Path.cwd() / name)
 

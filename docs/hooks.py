@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 from latex2mathml.converter import convert  # pyright: ignore[reportMissingImports]
@@ -93,7 +94,7 @@ def _module(name: str) -> str:
 
 
 def _entry(name: str, thing: Any) -> str:
-    if not callable(thing):
+    if not callable(thing) or isinstance(thing, GenericAlias):
         return f"### {name}\n\n{_constant(thing)}"
     methods = _methods(thing) if isinstance(thing, type) else ()
     parts = [_signed(name, thing), *(_signed(of, what, level=4) for of, what in methods)]
@@ -104,13 +105,10 @@ def _signed(name: str, thing: Any, *, level: int = 0) -> str:
     """A name with its signature and docstring, with a heading if it has a level."""
     heading = f"{'#' * level} {name}\n\n" if level else ""
     if isinstance(thing, property):
-        return f"{heading}```python\n{name}\n```\n\n{_docstring(thing)}"
-    if isinstance(thing, type) and issubclass(thing, Enum | Exception):
+        return f"{heading}A property. {_docstring(thing)}"
+    signature = _signature(thing)
+    if signature is None:
         return f"{heading}```python\nclass {name}\n```\n\n{_docstring(thing)}"
-    try:
-        signature = str(inspect.signature(thing)).replace("torch.", "")
-    except ValueError:  # of a class written in C
-        signature = ""
     signature = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", signature)  # annotations are strings
     signature = re.sub(r"<(?:function|class|factory)[^>]*>", "...", signature)
     signature = re.sub(r" = <object object at 0x\w+>", "", signature)
@@ -120,6 +118,18 @@ def _signed(name: str, thing: Any, *, level: int = 0) -> str:
         parts = re.split(r", (?![^\[(]*[\])])", inner)
         signature = "(\n    " + ",\n    ".join(parts) + ",\n" + arrow + result
     return f"{heading}```python\n{name}{signature}\n```\n\n{_docstring(thing)}"
+
+
+def _signature(thing: Any) -> str | None:
+    """How it is called; None for a class that is built otherwise, such as by its `fit`."""
+    if isinstance(thing, type) and issubclass(thing, Enum | Exception):
+        return None
+    found = inspect.signature(thing)
+    if isinstance(thing, type):
+        if any(name.startswith("_") for name in found.parameters):
+            return None
+        found = found.replace(return_annotation=inspect.Signature.empty)
+    return str(found).replace("torch.", "")
 
 
 def _methods(cls: type) -> Iterator[tuple[str, Any]]:
@@ -141,7 +151,7 @@ def _constant(thing: Any) -> str:
     """A registry by its names, another constant by its value."""
     if isinstance(thing, dict):
         return "A registry: " + ", ".join(f"`{key}`" for key in thing) + "."
-    if isinstance(thing, str | int | float | tuple | frozenset):
+    if isinstance(thing, str | int | float | tuple | frozenset | GenericAlias):
         return f"`{thing!r}`"
     return f"A `{type(thing).__name__}`."
 
@@ -167,5 +177,6 @@ def _command(name: str) -> str:
     """What `normscope NAME --help` prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        app([*name.split(), "--help"], prog_name="normscope", standalone_mode=False, terminal_width=100)
+        words = [*name.split(), "--help"]
+        app(words, prog_name="normscope", standalone_mode=False, terminal_width=100)
     return f"```text\n{printed.getvalue().strip()}\n```"

@@ -9,6 +9,7 @@ within it. Prints those that are not and exits with 1. Links to other hosts are 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -52,10 +53,14 @@ def broken_links(site: Path) -> list[str]:
                 target /= "index.html"
             if not target.is_file() or not target.is_relative_to(site):
                 found.append(f"{path.relative_to(site)}: {link} is not there")
-            elif parts.fragment and target.suffix == ".html":
-                if unquote(parts.fragment) not in read(target).anchors:
-                    found.append(f"{path.relative_to(site)}: {link} has no such anchor")
+            elif not _has_anchor(target, parts.fragment, read):
+                found.append(f"{path.relative_to(site)}: {link} has no such anchor")
     return found
+
+
+def _has_anchor(target: Path, fragment: str, read: Callable[[Path], Page]) -> bool:
+    """Whether a page has it; an empty one leads to the top."""
+    return not fragment or target.suffix != ".html" or unquote(fragment) in read(target).anchors
 
 
 def _main() -> None:

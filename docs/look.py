@@ -34,6 +34,15 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+def _note(said: list[str], what: object) -> None:
+    said.append(str(what))
+
+
+def _note_error(said: list[str], message: Any) -> None:
+    if message.type == "error":
+        said.append(message.text)
+
+
 def chromium() -> dict[str, Any] | None:
     """How to start a Chromium: the system's, or playwright's own; None if there is neither."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
@@ -59,8 +68,8 @@ def faults(site: Path, start: dict[str, Any], pictures: Path | None = None) -> l
         for width in WIDTHS:
             page = browser.new_page(viewport={"width": width, "height": 900})
             said: list[str] = []
-            page.on("console", lambda m, said=said: said.append(m.text) if m.type == "error" else 0)
-            page.on("pageerror", lambda error, said=said: said.append(str(error)))
+            page.on("console", partial(_note_error, said))
+            page.on("pageerror", partial(_note, said))
             for path in sorted(site.rglob("*.html")):
                 name = path.relative_to(site).as_posix()
                 if name == "404.html":
@@ -75,6 +84,7 @@ def faults(site: Path, start: dict[str, Any], pictures: Path | None = None) -> l
             page.close()
         browser.close()
     server.shutdown()
+    server.server_close()
     return found
 
 

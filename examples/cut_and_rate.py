@@ -8,7 +8,8 @@ import normscope as ns
 
 x = torch.tensor(load_digits(return_X_y=True)[0], dtype=torch.float32) / 16
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-for label, cut, lr in (("as it is", 1, 0.02), ("cut by 3", 3, 0.02), ("9 times the rate", 1, 0.18)):
+ways = ("as it is", 1, 0.02, "-"), ("cut by 3", 3, 0.02, "-"), ("9 times the rate", 1, 0.18, "--")
+for label, cut, lr, line in ways:
     torch.manual_seed(0)
     layers = torch.nn.Linear(64, 256, bias=False), torch.nn.BatchNorm1d(256), torch.nn.ReLU()
     net = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64, bias=False))
@@ -24,7 +25,7 @@ for label, cut, lr in (("as it is", 1, 0.02), ("cut by 3", 3, 0.02), ("9 times t
         optimizer.step()
     records = monitor.records()
     for ax, key in zip(axes, ("lr_over_weight_squared", "norm_mean"), strict=True):
-        ax.plot([r["step"] for r in records], [r[key] for r in records], label=label)
+        ax.plot([r["step"] for r in records], [r[key] for r in records], ls=line, label=label)
 axes[0].set(title="learning rate / |w|²", xlabel="step", yscale="log")
 axes[1].set(title="mean norm", xlabel="step", yscale="log")
 axes[1].legend()

@@ -3,10 +3,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-import normscope as ns
+from normscope_paper.simulation import steps_to_convergence
 
 norms, alphas = np.linspace(0.5, 4, 15), np.linspace(-0.9, 0.9, 13)
-steps = ns.simulation.steps_to_convergence(norms, alphas, n=100, lr=2.0)
+steps = steps_to_convergence(norms, alphas, n=100, lr=2.0)
 for norm in (1.0, 2.0, 4.0):
     row = int(np.abs(norms - norm).argmin())
     print(f"norm {norms[row]:.1f}: {steps[row, 6]} steps from a random angle")
