@@ -1,4 +1,4 @@
-"""`normscope` in a process of its own, forked from one that has imported it before.
+"""`normscope`, or a script, in a process of its own, forked from one that has imported it before.
 
 A new interpreter takes three to six seconds to import torch and Fabric. Tests that stop or kill a
 command from outside start one all the same.
@@ -6,15 +6,17 @@ command from outside start one all the same.
 
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
 
 from normscope.cli import COMMANDS, OF_PAPER, run
 
-FRESH = [sys.executable, "-c", "from normscope.cli import run; run()"]  # a new interpreter
+FRESH = [sys.executable, "-c", "from normscope._start import run; run()"]  # a new interpreter
 _FORKS = multiprocessing.get_context("forkserver")
 _MODULES = [f"normscope{'_paper' * (name in OF_PAPER)}.cli.{name}" for name in COMMANDS]
 _FORKS.set_forkserver_preload([*_MODULES, "lightning_fabric"])
@@ -23,12 +25,23 @@ _WIDE = {"COLUMNS": "200"}  # no line is folded
 
 def normscope(*words: object) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; what it printed, and its exit status."""
+    return _forked(_run, "normscope", *words)
+
+
+def script(path: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """The same for a script."""
+    return _forked(_run_script, path, *words)
+
+
+def _forked(
+    target: Callable[[list[str]], None], *words: object
+) -> subprocess.CompletedProcess[str]:
     _started()
     with tempfile.TemporaryDirectory() as folder:
         texts = [Path(folder, name) for name in ("stdout", "stderr")]
         arguments = list(map(str, words))
         place = os.environ | _WIDE, Path.cwd(), texts
-        process = _FORKS.Process(target=_run, args=(arguments, *place))
+        process = _FORKS.Process(target=_placed, args=(target, arguments, *place))
         process.start()
         process.join()
         assert process.exitcode is not None
@@ -47,12 +60,27 @@ def _started() -> None:
         os.environ.update(before)
 
 
-def _run(words: list[str], environment: dict[str, str], cwd: Path, texts: list[Path]) -> None:
+def _placed(
+    target: Callable[[list[str]], None],
+    words: list[str],
+    environment: dict[str, str],
+    cwd: Path,
+    texts: list[Path],
+) -> None:
     for number, text in enumerate(texts, start=1):
         with text.open("wb") as file:
             os.dup2(file.fileno(), number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
-    sys.argv = ["normscope", *words]
+    target(words)
+
+
+def _run(words: list[str]) -> None:
+    sys.argv = words
     run()
+
+
+def _run_script(words: list[str]) -> None:
+    sys.argv, sys.path[0] = words, str(Path(words[0]).parent)
+    runpy.run_path(words[0], run_name="__main__")

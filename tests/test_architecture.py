@@ -51,8 +51,8 @@ LAZY = {
     "confidence/streams.py": {"scoring"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
-# the front door, the console script's, and the two doors to the reproduction
-DOORS = {"__init__.py", "_start.py", "simulation.py", "cli/paper.py"}
+# the front door, the console script's two, and the two doors to the reproduction
+DOORS = {"__init__.py", "_start.py", "cli/__main__.py", "simulation.py", "cli/paper.py"}
 
 
 def imports(path: Path, *, whole: bool = True) -> Iterator[tuple[str, str]]:

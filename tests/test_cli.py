@@ -77,7 +77,7 @@ def test_a_false_claim_is_no_failure(tmp_path: Path) -> None:
         (["reproduce", "list", "--out", "/dev/null"], "--out must be a folder"),
         (["reproduce", "accuracies", "--runs", "/dev/null"], "--runs must be a file named *.jsonl"),
         (["reproduce", "fig1", "--seed", "-1"], "--seed must be from 0"),
-        (["reproduce", "all", "fig1"], "or all or list alone, got 'all'"),
+        (["reproduce", "all", "fig1"], "or all, list or plan alone, got 'all'"),
         (["reproduce", "Figure3"], "Did you mean in_out_violin?"),
         (["reproduce", "table-2"], "Did you mean wd_cut?"),
         (["reproduce", "fig1", "--kind", "training"], "--kind must be that of some experiment"),
@@ -98,7 +98,7 @@ def test_a_broken_experiment_is_status_one_and_the_others_are_kept(tmp_path: Pat
         "from normscope_paper.figures import fig1\n"
         "def broken(*_): raise ZeroDivisionError('by purpose')\n"
         "fig1.run = broken\n"
-        "from normscope.cli import run; run()"
+        "from normscope._start import run; run()"
     )
     words = ["reproduce", "fig1", "cos_sim_surface", "--scale", "smoke", "--out", str(tmp_path)]
     done = subprocess.run(

@@ -1,6 +1,10 @@
 """`normscope embed` as a user meets it: real files, a trained run, real processes."""
 
+import os
+import shlex
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -94,13 +98,28 @@ def test_a_broken_image_gets_nan_and_is_named(run: Path, tmp_path: Path, suffix:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["images", out.name]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+@pytest.mark.parametrize("suffix", [".parquet", ".npz"])
+def test_a_name_that_is_no_text_is_written_as_escapes(
+    run: Path, tmp_path: Path, suffix: str
+) -> None:
+    name, out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"), tmp_path / f"out{suffix}"
+    Image.new("RGB", (8, 8)).save(name)
+    done = normscope("embed", run, name, "--out", out)
+    assert done.returncode == 0, done.stderr
+    ids = pq.read_table(out)["id"].to_pylist() if suffix == ".parquet" else np.load(out)["id"]
+    assert list(ids) == [f"{tmp_path}/\\udcff.png"]
+
+
 def test_refusals_come_before_any_work(run: Path, photos: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.npz"
     there.write_bytes(b"mine")
-    empty = tmp_path / "empty"
+    empty, folder = tmp_path / "empty", tmp_path / "folder.parquet"
     empty.mkdir()
+    folder.mkdir()
     for words, message in [
         ((run, photos, "--out", there), "--force replaces it"),
+        ((run, photos, "--out", folder, "--resume"), "which is a folder"),
         ((run, photos, "--out", tmp_path / "x.csv"), "a file ending in .parquet or .npz"),
         ((run, photos, "--out", tmp_path / "no" / "x.npz"), "in a folder that exists"),
         ((run, empty, "--out", tmp_path / "x.npz"), "files or folders of images"),
@@ -166,3 +185,42 @@ def test_what_was_stopped_or_killed_goes_on_to_the_same_file(
     assert not kept.exists()
     again = normscope("embed", *words, "--out", out, "--resume")
     assert again.stdout == f"{out} is complete: there is nothing to go on with.\n"
+
+
+def test_what_replaces_a_file_goes_on_and_the_old_file_is_not_called_complete(
+    run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.npz"
+    out.write_bytes(b"old")
+    words = [run, "digits", "--batch", 1, "--force"]
+    process = begun(out, *words)
+    process.send_signal(2)
+    errors = process.communicate()[1]
+    assert process.returncode == 130
+    hint = shlex.split(errors.splitlines()[1])
+    assert hint[0] == "normscope"
+    assert hint[-1] == "--resume"
+    assert out.read_bytes() == b"old"
+    refused = normscope(*[word for word in hint[1:] if word != "--force"])
+    assert refused.returncode == 2
+    assert "--force replaces it" in refused.stderr
+    done = normscope(*hint[1:])
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as found:
+        assert len(found["norm"]) == 1797
+
+
+def test_two_commands_cannot_write_one_file(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    words = [run, "digits", "--batch", 1]
+    process = begun(out, *words)
+    process.send_signal(signal.SIGSTOP)
+    for more in ((), ("--resume",), ("--force",)):
+        refused = normscope("embed", *words, "--out", out, "--device", "cpu", *more)
+        assert refused.returncode == 2
+        assert "out must be unused by other processes" in refused.stderr
+    process.send_signal(signal.SIGCONT)
+    process.communicate()
+    assert process.returncode == 0
+    with np.load(out) as found:
+        assert len(found["norm"]) == 1797

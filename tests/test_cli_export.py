@@ -42,6 +42,24 @@ def test_hub_comes_back_by_load_encoder(run: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(found.embeddings, expected.embeddings, rtol=1e-5, atol=1e-5)
 
 
+def test_force_replaces_an_earlier_hub_folder_and_no_other(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "hub"
+    words = ("export", run, "--to", "hub", "--out", out)
+    assert normscope(*words).returncode == 0
+    size = (out / "model.safetensors").stat().st_size
+    (out / "model.safetensors").write_bytes(b"old")
+    (out / ".gitattributes").touch()
+    refused = normscope(*words)
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+    done = normscope(*words, "--force")
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.safetensors").stat().st_size == size
+    (out / "notes.txt").touch()
+    assert normscope(*words, "--force").returncode == 2
+    assert len(list(out.iterdir())) == 5
+
+
 def test_timm_is_the_backbone_alone_and_says_how_to_load_it(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.safetensors"
     done = normscope("export", run, "--to", "timm", "--out", out)
@@ -60,6 +78,7 @@ def test_refusals_come_before_any_work(run: Path, tmp_path: Path) -> None:
         (("--to", "onnx", "--out", tmp_path / "x.pt"), "a file ending in .onnx"),
         (("--to", "hub", "--out", tmp_path), "folder must be new or empty"),
         (("--to", "timm", "--out", tmp_path / "x.safetensors", "--layer", "a"), "be left out"),
+        (("--to", "hub", "--out", "/dev/null/x"), "--out must be writable, got '/dev/null/x'"),
     ]:
         done = normscope("export", run, *words)
         assert done.returncode == 2, done.stdout

@@ -163,10 +163,8 @@ def test_score_leaves_a_page_beside_the_scores(tmp_path: Path, monkeypatch, caps
     assert text.count("<img") == 2
     assert '<td class="number">998</td>' in text
     assert "NaN in the embedding, no score" in text
-    largest = text[text.index("<h2>Rows of largest") :]
-    assert largest.index("&lt;b&gt;7&lt;/b&gt;") < largest.index(
-        "</tr>\n<tr>", largest.index("<tbody>")
-    )
+    least = text[text.index("<h2>Rows to trust least") :]
+    assert least.index("&lt;b&gt;7&lt;/b&gt;") < least.index("</tr>\n<tr>", least.index("<tbody>"))
     assert "<b>" not in text
 
 
@@ -189,7 +187,7 @@ def test_score_page_names_covariates_and_warnings(tmp_path: Path, monkeypatch) -
     z *= np.random.default_rng(3).uniform(0.9, 1.1, (2000, 1))
     np.savez("z.npz", embeddings=z.astype(np.float32), length=length)
     words = ["score", "z.npz", "--reference", "z.npz", "--covariate", "length", "--html"]
-    app([*words, "--save-reference", "fit.npz"], standalone_mode=False)
+    app([*words, "--parts", "norm"], standalone_mode=False)
     text = next(tmp_path.glob("*.html")).read_text()
     assert "length explains 9" in text
     assert "compared given covariates" in text
@@ -216,10 +214,10 @@ def test_what_is_kept_of_a_stream_is_what_all_its_rows_give(tmp_path: Path, part
     assert shown is not None
     assert len(shown.shares) <= 60
     counts = np.histogram(norm[order[:-1]], shown.edges)[0]
-    np.testing.assert_allclose(shown.shares, counts / (rows - 1), atol=2 / rows)
+    np.testing.assert_allclose(shown.shares, counts / (rows - 1), atol=1e-3)  # of bins
     assert shown.shares.sum() > 0.99
     expected = np.histogram(known, shown.edges)[0] / len(known)
-    np.testing.assert_allclose(shown.reference, expected, atol=2e-4)
+    np.testing.assert_allclose(shown.reference, expected, atol=1e-3)
     assert shown.edges[0] < np.quantile(norm[order[:-1]], 0.001)
     assert shown.edges[-1] > np.quantile(known, 0.999)
 
@@ -281,14 +279,18 @@ def test_a_fitted_reference_knows_its_covariates(tmp_path: Path, monkeypatch, ca
     random = np.random.default_rng(0)
     length = random.uniform(1, 9, 500)
     z = random.normal(size=(500, 4)) * length[:, None]
-    np.savez("all.npz", embeddings=z, length=length)
-    words = ["score", "all.npz", "--out", "first.csv", "--reference", "all.npz"]
-    app([*words, "--covariate", "length", "--save-reference", "fit.npz"], standalone_mode=False)
-    words = ["score", "all.npz", "--out", "second.csv", "--reference", "fit.npz"]
+    np.savez("all.npz", embeddings=z[100:], length=length[100:])
+    np.savez("new.npz", embeddings=z[:100], length=length[:100])
+    words = ["score", "new.npz", "--out", "first.csv", "--reference", "all.npz"]
+    app(
+        [*words, "--covariate", "length", "--save-reference", "fit.safetensors"],
+        standalone_mode=False,
+    )
+    words = ["score", "new.npz", "--out", "second.csv", "--reference", "fit.safetensors"]
     app(words, standalone_mode=False)
     assert Path("first.csv").read_text() == Path("second.csv").read_text()
-    (tmp_path / "folder.npz").mkdir()
-    words = ["score", "all.npz", "--reference", "all.npz", "--save-reference", "folder.npz"]
+    (tmp_path / "folder.safetensors").mkdir()
+    words = ["score", "all.npz", "--reference", "all.npz", "--save-reference", "folder.safetensors"]
     capsys.readouterr()
     assert "--save-reference must be" in refused([*words, "--force"], capsys)
 

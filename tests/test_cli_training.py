@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from tests.command import FRESH, normscope  # pyright: ignore[reportMissingImports]
 
-from normscope.engine import RunFolder
+from normscope.cli.train import _run_to_extend
+from normscope.engine import RunFolder, RunResult, RunSpec
 
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 
@@ -189,13 +190,13 @@ def test_resuming_with_more_epochs_says_what_differs(tmp_path: Path, monkeypatch
     assert refused.returncode == 2
     assert differing in refused.stderr
     assert "Its rate fell to zero over 1 epochs, which cannot be undone." in refused.stderr
-    assert "needs --horizon-epochs 2 and --warmup-epochs from the start" in refused.stderr
-    anew = normscope(*words, 2)
-    assert anew.returncode == 0
+    assert "start it with --horizon-epochs 2 and --warmup-epochs" in refused.stderr
+    another = normscope(*words, 2)
+    assert another.returncode == 0
     (second,) = set(Path("runs").iterdir()) - {first}
-    assert f"{first} is finished, with {differing}" in anew.stderr
-    assert anew.stderr.count("\n") == 1
-    assert anew.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
+    assert f"{first} is finished, with {differing}" in another.stderr
+    assert another.stderr.count("\n") == 1
+    assert another.stderr.endswith(f"it starts from epoch 1, in {second}.\n")
     assert normscope(*words, 2).stderr == ""  # finished: nothing to say
 
 
@@ -215,3 +216,39 @@ def test_own_images_come_with_what_was_chosen_and_how_long_it_takes(tmp_path: Pa
     again = normscope(*words, "--device", "cpu", "--resume")  # finished: nothing to introduce
     assert again.stderr == ""
     assert again.stdout == done.stdout
+
+
+PLAN = ("--horizon-epochs", 9, "--warmup-epochs", 1)
+
+
+def test_an_extension_goes_on_and_is_found_again_when_it_is_complete(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "simclr", "--device", "cpu", "--quiet", "--resume", *PLAN, "--epochs"]
+    assert normscope(*words, 1).returncode == 0
+    (folder,) = Path("runs").iterdir()
+    run = RunFolder(folder)
+    long = RunSpec(epochs=2, horizon_epochs=9.0, warmup_epochs=1.0)
+    with run.locked():  # an extension that is killed as soon as it begins
+        run.begin(long, resume=True, checksum=run.made()["data_checksum"], device="cpu")
+    for _ in range(2):
+        done = normscope(*words, 2)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert list(Path("runs").iterdir()) == [folder]
+    assert RunResult.load(folder).steps == 42
+
+
+def test_the_longest_run_is_extended(tmp_path: Path) -> None:
+    def spec(epochs: int) -> RunSpec:
+        return RunSpec(epochs=epochs, horizon_epochs=9.0, warmup_epochs=1.0)
+
+    for epochs in (1, 2, 3, 4, 6):
+        run = RunFolder(tmp_path / spec(epochs).name)
+        with run.locked():
+            run.begin(spec(epochs), resume=False, checksum="", device="cpu")
+        if epochs != 4:
+            run.result_file.touch()
+    assert _run_to_extend(spec(5), tmp_path) == tmp_path / spec(3).name
+    assert _run_to_extend(spec(8), tmp_path) == tmp_path / spec(6).name

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.command import script  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).parents[1]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -32,12 +33,12 @@ def test_readme_code_runs_as_printed() -> None:
 
 
 def test_plain_loop_is_short_and_runs() -> None:
-    script = ROOT / "examples/plain_loop.py"
-    text = script.read_text()
+    path = ROOT / "examples/plain_loop.py"
+    text = path.read_text()
     assert len(text.splitlines()) <= 30
     for name in ("cut_init_", "scale_invariant_parameters", "NormMonitor"):
         assert f"ns.{name}(" in text
-    done = run("-W", "error", script)
+    done = run("-W", "error", path)
     assert done.returncode == 0, done.stderr
     assert "epoch 5: effective rate" in done.stdout
 
@@ -48,7 +49,7 @@ def test_plain_loop_is_short_and_runs() -> None:
 def test_benchmark_refuses_what_it_cannot_measure_and_writes_nothing(tmp_path, options) -> None:
     if options[1] == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    done = run(ROOT / "benchmarks/info_nce.py", *options, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/info_nce.py", *options, "--folder", tmp_path)
     assert done.returncode == 2
     assert "must be" in done.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
@@ -56,8 +57,8 @@ def test_benchmark_refuses_what_it_cannot_measure_and_writes_nothing(tmp_path, o
 
 @linux
 def test_benchmark_measures_every_way_it_can_import(tmp_path: Path) -> None:
-    script = ROOT / "benchmarks/info_nce.py"
-    done = run(script, "--sizes", 64, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
+    path = ROOT / "benchmarks/info_nce.py"
+    done = script(path, "--sizes", 64, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/info_nce-cpu.json").read_text())
     ways = {row[1] for row in stored["rows"]}
@@ -71,8 +72,8 @@ def test_benchmark_measures_every_way_it_can_import(tmp_path: Path) -> None:
 @linux
 def test_neighbours_are_measured_and_the_same_in_every_way(tmp_path: Path) -> None:
     sizes = ("--bank", 900, "--queries", 150, "--d", 16, "--k", 20)
-    script = ROOT / "benchmarks/knn.py"
-    done = run(script, *sizes, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
+    path = ROOT / "benchmarks/knn.py"
+    done = script(path, *sizes, "--rounds", 1, "--repeats", 1, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/knn-cpu.json").read_text())
     assert set(stored["measured"]) >= {"normscope", "one matrix", "scikit-learn"}
@@ -95,7 +96,7 @@ for found in ([[1, 0]], [[0, 2]], [[0, 0]]):
 
 def test_probes_are_measured_and_reach_the_same_loss(tmp_path: Path) -> None:
     sizes = ("--rows", 600, "--d", 16, "--classes", 3, "--rounds", 1)
-    done = run(ROOT / "benchmarks/probe.py", *sizes, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/probe.py", *sizes, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/probe-cpu.json").read_text())
     assert set(stored["measured"]) == {"power law", "random layer"}
@@ -107,9 +108,9 @@ def test_probes_are_measured_and_reach_the_same_loss(tmp_path: Path) -> None:
 
 def test_augmentations_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
     ways = ("normscope", "kornia", "torchvision, batched", "torchvision, per image")
-    script = ROOT / "benchmarks/augment.py"
+    path = ROOT / "benchmarks/augment.py"
     sizes = ("--sizes", 8, 40, "--batch", 4, "--rounds", 2)
-    done = run(script, *sizes, "--ways", *ways, "--folder", tmp_path)
+    done = script(path, *sizes, "--ways", *ways, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/augment-cpu.json").read_text())
     skipped = [note for note in stored["notes"] if note.startswith("Skipped")]
@@ -123,7 +124,7 @@ def test_augmentations_are_measured_or_skipped_with_the_reason(tmp_path: Path) -
 def test_scaling_fits_an_exponent_to_each_of_three(tmp_path: Path) -> None:
     sizes = {"images": 64, "batch": 8, "side": 8, "pairs": 2048, "bank": 800, "queries": 9, "d": 8}
     options = [word for name, value in sizes.items() for word in (f"--{name}", value)]
-    done = run(ROOT / "benchmarks/scaling.py", *options, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/scaling.py", *options, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/scaling-cpu.json").read_text())
     assert [of["sizes"][-1] for of in stored["measured"].values()] == [64, 2048, 800]
@@ -135,7 +136,7 @@ def test_scaling_fits_an_exponent_to_each_of_three(tmp_path: Path) -> None:
 
 def test_training_is_measured_beside_its_network_and_peers_are_named_if_they_fail(tmp_path) -> None:
     sizes = ("--net", "resnet10_narrow", "--side", 8, "--images", 64, "--batch", 32, "--epochs", 1)
-    done = run(ROOT / "benchmarks/training.py", *sizes, "--workers", 0, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/training.py", *sizes, "--workers", 0, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/training-resnet10_narrow-cpu.json").read_text())
     found = stored["measured"]["simclr"]
@@ -170,7 +171,7 @@ print(flops / 2 / 3 / 1e9, moved)
 
 def test_accuracy_sets_the_fast_way_beside_the_plain_one_by_seed(tmp_path: Path) -> None:
     options = ("--epochs", 1, "--seeds", 2, "--folder", tmp_path)
-    done = run(ROOT / "benchmarks/accuracy.py", *options)
+    done = script(ROOT / "benchmarks/accuracy.py", *options)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "results/accuracy-cpu.json").read_text())["measured"]
     knns = {way: [run["knn"] for run in runs] for way, runs in found.items()}
@@ -198,7 +199,7 @@ def test_accuracy_keeps_the_seeds_before_it_was_stopped(tmp_path: Path) -> None:
 
 def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) -> None:
     options = ("--nets", "resnet10_narrow", "--sides", 32, "--images", 64, "--batch", 32)
-    done = run(ROOT / "benchmarks/streaming.py", *options, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/streaming.py", *options, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "results/streaming-cpu.json").read_text())["measured"]
     streamed, resident = (found["resnet10_narrow 32"][way] for way in ("streamed", "resident"))
@@ -208,7 +209,7 @@ def test_streaming_is_measured_beside_images_that_lie_in_memory(tmp_path: Path) 
 
 def test_a_speedrun_times_each_goal_and_says_which_seeds_missed_it(tmp_path: Path) -> None:
     options = ("--data", "digits", "--epochs", 2, "--seeds", 1, "--goals", 80, 90.6)
-    done = run(ROOT / "benchmarks/speedrun.py", *options, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/speedrun.py", *options, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/speedrun-cpu.json").read_text())
     (reached,), (missed,) = stored["measured"]["ours"].values()
@@ -220,7 +221,7 @@ def test_a_speedrun_times_each_goal_and_says_which_seeds_missed_it(tmp_path: Pat
 
 def test_optimizers_are_measured_beside_muon_on_the_matrices_both_take(tmp_path: Path) -> None:
     options = ("--net", "resnet10_narrow", "--side", 8, "--images", 64, "--batch", 32)
-    done = run(ROOT / "benchmarks/optimizers.py", *options, "--rounds", 1, "--folder", tmp_path)
+    done = script(ROOT / "benchmarks/optimizers.py", *options, "--rounds", 1, "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     stored = json.loads((tmp_path / "results/optimizers-cpu.json").read_text())
     own = stored["measured"]["step_ms"]
@@ -230,7 +231,7 @@ def test_optimizers_are_measured_beside_muon_on_the_matrices_both_take(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("script", "options"),
+    ("name", "options"),
     [
         ("training", ["--batch", "0"]),
         ("accuracy", ["--seeds", "0"]),
@@ -242,8 +243,8 @@ def test_optimizers_are_measured_beside_muon_on_the_matrices_both_take(tmp_path:
         ("optimizers", ["--rounds", "0"]),
     ],
 )
-def test_benchmarks_refuse_sizes_in_one_line(tmp_path, script, options) -> None:
-    done = run(ROOT / f"benchmarks/{script}.py", *options, "--folder", tmp_path)
+def test_benchmarks_refuse_sizes_in_one_line(tmp_path, name, options) -> None:
+    done = script(ROOT / f"benchmarks/{name}.py", *options, "--folder", tmp_path)
     assert done.returncode == 2
     assert f"{options[0]} must be at" in done.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
@@ -259,8 +260,8 @@ def test_benchmark_readme_is_made_from_its_results() -> None:
 def test_code_of_your_loop_that_is_not_run_there_is_that_of_the_examples() -> None:
     page = (ROOT / "docs/your-loop.md").read_text()
     blocks = re.findall(r"<!-- not run: .*? -->\n```python\n(.*?)```", page, re.DOTALL)
-    scripts = [path.read_text() for path in (ROOT / "examples").glob("*.py")]
-    lines = ["\n".join(line.strip() for line in script.splitlines()) for script in scripts]
+    sources = [path.read_text() for path in (ROOT / "examples").glob("*.py")]
+    lines = ["\n".join(line.strip() for line in source.splitlines()) for source in sources]
     assert len(blocks) == 3
     for block in blocks:
-        assert any(block.strip() in script for script in lines), block
+        assert any(block.strip() in source for source in lines), block

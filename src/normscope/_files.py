@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 @contextmanager
@@ -62,6 +62,30 @@ def whole_files(*targets: Path) -> Iterator[list[Path]]:
     finally:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def exclusive(path: Path) -> IO[str] | None:
+    """A file that this process alone holds until it is closed; None if another process does.
+
+    >>> import tempfile
+    >>> lock = Path(tempfile.mkdtemp()) / ".lock"
+    >>> with exclusive(lock):
+    ...     print(exclusive(lock))
+    None
+    """
+    file = path.open("w")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            return file
+    except ImportError:  # Windows, where nothing is locked
+        return file
+    except OSError:  # held, or removed by the one that held it
+        pass
+    file.close()
+    return None
 
 
 def without_nan(value: Any) -> Any:

@@ -22,8 +22,12 @@ def run() -> None:
         signal.signal(signal.SIGINT, note)
     try:
         from normscope.cli import run as run_line
+        from normscope.cli.processes import leave
 
-        run_line()
+        try:
+            run_line()
+        except SystemExit as end:
+            leave(end.code)
     except (Exception, KeyboardInterrupt):
         if not stopped:
             raise

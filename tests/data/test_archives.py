@@ -269,8 +269,8 @@ def test_fetch_knows_labels_and_names_what_it_knows(tmp_path: Path) -> None:
     (tmp_path / "labels.pt").write_bytes(b"wrong")
     with pytest.raises(ValueError, match=r"must be CIFAR-10_human.pt with SHA-256 873e69c3"):
         data.fetch("cifar10n", tmp_path, archive=tmp_path / "labels.pt")
-    with pytest.raises(ValueError, match=r"name must be one of digits.*cifar10h, got 'mnist'"):
-        data.fetch("mnist", tmp_path)
+    with pytest.raises(ValueError, match=r"name must be one of digits.*cifar10h, got 'svhn'"):
+        data.fetch("svhn", tmp_path)
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.TarInfo:

@@ -14,8 +14,9 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from normscope import data
-from normscope.data import flowers, folders, parquet
+from normscope.data import flowers, folders, layouts, parquet
 from normscope.data.images import fitted
+from normscope.data.listed import listed
 
 
 def test_folder_decodes_small_sets_to_arrays(tmp_path: Path, write_images) -> None:
@@ -295,3 +296,42 @@ def test_imagenet100_reads_folders_lazily(tmp_path: Path, write_images) -> None:
     arrays = data.load("imagenet100", tmp_path)
     assert arrays.side == 128
     assert arrays.test.images[1].shape == (30, 40, 3)
+
+
+@pytest.fixture
+def tangled(tmp_path: Path) -> Path:
+    """Two images, and all that a search must not run into."""
+    folder = tmp_path / "photos"
+    (folder / "more.jpg").mkdir(parents=True)  # a folder, whatever its name
+    (tmp_path / "elsewhere").mkdir()
+    (folder / ".thumbnails").mkdir()
+    for name in ("a.png", "more.jpg/b.png", ".c.png", ".thumbnails/d.png", "../elsewhere/e.png"):
+        Image.new("RGB", (32, 32)).save(folder / name)
+    (folder / "round").symlink_to(folder, target_is_directory=True)
+    (folder / "more.jpg" / "up").symlink_to("..", target_is_directory=True)
+    (folder / "out").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    return folder
+
+
+def test_training_and_embedding_find_the_same_images_without_links_and_hidden_names(
+    tangled: Path,
+) -> None:
+    found = [str(tangled / name) for name in ("a.png", "more.jpg/b.png")]
+    assert [one.id for one in listed([str(tangled)])] == found
+    names = layouts.listing(tangled)
+    assert sorted(str(tangled / name) for name in names.train + names.test) == found
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_class_may_be_a_link_and_is_not_a_hidden_folder(
+    tmp_path: Path, write_images, split: bool
+) -> None:
+    write_images(tmp_path / "there", each=2, sizes=[(32, 32)])
+    for kind in ("train", "test") if split else ("",):
+        place = tmp_path / "here" / kind
+        (place / ".ipynb_checkpoints").mkdir(parents=True)
+        for name in ("a", "b"):
+            place.joinpath(name).symlink_to(tmp_path / "there" / "train" / name)
+    found = layouts.listing(tmp_path / "here")
+    assert found.classes == ("a", "b")
+    assert len(found.train) == (4 if split else 2)

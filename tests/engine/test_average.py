@@ -43,6 +43,21 @@ def test_averaged_run_keeps_and_evaluates_the_average(tmp_path: Path) -> None:
     assert not stored.equal(state["method"][name])
 
 
+@pytest.mark.parametrize("precision", ["32", "64"])
+def test_average_ends_near_the_weights_and_not_where_they_began(
+    tmp_path: Path, precision: str
+) -> None:
+    spec = RunSpec(**SHORT | {"epochs": 1}, average=0.5, precision=precision)
+    train(spec, folder=tmp_path, device="cpu", quiet=True)
+    state = torch.load(RunFolder(tmp_path).checkpoint, weights_only=True)
+    began = build(spec, side=8).state_dict()
+    for name, weight in state["method"].items():
+        if weight.is_floating_point():
+            average = state["average"][name]
+            assert average.dtype == weight.dtype
+            assert (average - weight).norm() < 0.5 * (began[name] - weight).norm(), name
+
+
 def test_first_share_of_epochs_has_views_of_three_quarters_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """A run's network, loaded for new images: as the evaluation of the run has it."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -189,10 +190,47 @@ def test_what_is_no_encoder_is_refused(run: Path, tmp_path: Path) -> None:
     about = json.loads((run / "config.json").read_text())
     about["spec"]["net"] = "vit_micro"
     save_file(weights, file, metadata={"normscope": json.dumps(about)})
+    with pytest.raises(ValueError, match="must be that of a network"):
+        ns.load_encoder(file)
+    about = {"normscope": (run / "config.json").read_text()}
+    save_file({**weights, "extra": torch.zeros(1)}, file, metadata=about)
     with pytest.raises(ValueError, match="weights of the config's network"):
         ns.load_encoder(file)
     with pytest.raises(ValueError, match="layer must be one of backbone, projector"):
         ns.load_encoder(run, layer="stem")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layers": {"backbone": 128, "projector": 16, "predictor": 7}},
+        {"layers": {"backbone": 128, "forward": 16}},
+        {"options": {"dimension": 10**12}},
+        {"options": {"dimension": 10**18}},
+        {"side": 10**20},
+    ],
+)
+def test_a_config_of_other_sizes_is_refused_before_it_takes_memory(
+    run: Path, tmp_path: Path, changes: dict
+) -> None:
+    about = json.loads((run / "config.json").read_text())
+    about["spec"]["options"] |= changes.pop("options", {})
+    metadata = {"normscope": json.dumps(about | changes)}
+    save_file(load_file(run / "encoder.safetensors"), tmp_path / "x.safetensors", metadata=metadata)
+    with pytest.raises(ValueError, match="must be that of a network"):
+        ns.load_encoder(tmp_path / "x.safetensors")
+
+
+def test_a_config_beside_the_weights_that_is_no_file_is_refused(run: Path, tmp_path: Path) -> None:
+    save_file(load_file(run / "encoder.safetensors"), tmp_path / "encoder.safetensors")
+    config = tmp_path / "config.json"
+    os.mkfifo(config)
+    with pytest.raises(ValueError, match="no regular file"):
+        ns.load_encoder(tmp_path)
+    config.unlink()
+    config.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="as train wrote it"):
+        ns.load_encoder(tmp_path)
 
 
 def test_a_hub_folder_says_what_the_run_was_and_gives_the_same(run: Path, tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ run()
 """
 
 
-def test_a_checkpoint_that_finds_no_space_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_checkpoint_that_finds_no_space_is_reported_in_one_line(tmp_path: Path) -> None:
     words = ["train", "simclr", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]
     done = subprocess.run(
         [sys.executable, "-c", FULL, *words], capture_output=True, text=True, check=False
@@ -337,6 +337,28 @@ def test_an_extension_that_was_killed_before_it_saved_goes_on(tmp_path: Path) ->
         run.begin(long, resume=True, checksum=run.made()["data_checksum"], device="cpu")
     assert not run.result_file.exists()
     assert train(long, folder=run.path, resume=True, device="cpu", quiet=True).steps == 42
+
+
+def test_an_extension_leaves_no_evaluation_of_the_shorter_run(tmp_path: Path) -> None:
+    short, long = (RunSpec(epochs=epochs, **PLAN) for epochs in (1, 2))
+    train(short, folder=tmp_path, device="cpu", quiet=True)
+    before = {path.name for path in tmp_path.iterdir()}
+    evaluate(tmp_path)
+    train(long, folder=tmp_path, resume=True, device="cpu", quiet=True)
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("fault", ["other images", "no checkpoint"])
+def test_an_extension_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path, fault: str) -> None:
+    short, long = (RunSpec(epochs=epochs, **PLAN) for epochs in (1, 2))
+    run = RunFolder(tmp_path)
+    first = train(short, folder=tmp_path, device="cpu", quiet=True)
+    checksum = "other" if fault == "other images" else run.made()["data_checksum"]
+    if fault == "no checkpoint":
+        run.checkpoint.unlink()
+    with run.locked(), pytest.raises(ValueError, match="must be"):
+        run.begin(long, resume=True, checksum=checksum, device="cpu")
+    assert RunResult.load(tmp_path) == first
 
 
 @pytest.mark.parametrize(

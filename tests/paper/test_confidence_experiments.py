@@ -152,13 +152,19 @@ def test_a_run_is_trained_and_judged_once_until_what_it_depends_on_changes(
     assert ours.evaluation(spec)["layers"] == first["layers"]
 
 
-def test_an_evaluation_without_the_other_cifar_is_stale_once_that_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("cifar-100-binary", "cifar100"), ("mnist", "mnist"), ("fashion-mnist", "fashion-mnist")],
+)
+def test_an_evaluation_without_another_dataset_is_stale_once_that_is_there(
+    tmp_path: Path, folder: str, name: str
+) -> None:
     images = replace(data.load("digits"), name="cifar10")
     assert made_with("cifar10", tmp_path)["novel"] == []
-    assert data.novel_to(images, tmp_path) == {}
-    (tmp_path / "cifar-100-binary").mkdir()
-    assert made_with("cifar10", tmp_path)["novel"] == ["cifar100"]
-    with pytest.raises(ValueError, match="cifar-100-binary"):  # and not taken for missing
+    assert data.novel_to(images, tmp_path).keys() == {"digits", "noise", "textures"}
+    (tmp_path / folder).mkdir()
+    assert made_with("cifar10", tmp_path)["novel"] == [name]
+    with pytest.raises(ValueError, match=folder):  # and not taken for missing
         data.novel_to(images, tmp_path)
 
 

@@ -142,3 +142,13 @@ def test_the_browser_holds_the_page_to_no_network(tmp_path: Path, browser) -> No
     with browser(path) as (tab, requests, _):
         assert tab.evaluate(code) == "connect-src"
         assert requests == []
+
+
+def test_control_characters_become_escapes(tmp_path: Path) -> None:
+    cells = [["\x1b[31mred\x07", "line\nbreak\tü \u200d💥"], ["\udcff", "\x9b1m\x00"]]
+    found = Page("a\x1b]0;b", "\x08", [Section("\x7f", table=Table(("\x01", "b"), cells))])
+    found.save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not set(text) & {chr(c) for c in (*range(9), *range(14, 32), *range(127, 160))}
+    for words in (r"\x1b[31mred\x07", "line\nbreak\tü \u200d💥", r"\udcff", r"\x9b1m\x00"):
+        assert words in text

@@ -17,7 +17,6 @@ from normscope.scoring import (
     score_batch,
     score_file,
 )
-from normscope.scoring.stream import scored
 
 from .conftest import embeddings, table
 
@@ -30,7 +29,7 @@ def reference() -> FittedReference:
 
 
 def columns_of(source, reference: FittedReference) -> dict[str, np.ndarray]:
-    found = [scored(block, reference) for block in source.blocks()]
+    found = [reference.columns(block) for block in source.blocks()]
     return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
 
@@ -88,9 +87,9 @@ def test_an_iterator_is_read_once_and_has_the_rows_that_were_said() -> None:
         (3, "rows must be an array"),
         (np.ones(5), r"rows must be embeddings \(n, d\)"),
         (np.ones((5, 2), int), "rows must be float16"),
-        (np.ones((1, 2)), "rows must be at least two rows"),
-        (np.ones((5, 0)), "rows must be at least two rows"),
-        ([], "rows must be at least two rows"),
+        (np.ones((0, 2)), "rows must be at least one row"),
+        (np.ones((5, 0)), "rows must be at least one row"),
+        ([], "rows must be at least one row"),
         ([[1.0, 2.0]], r"rows must be embeddings \(n, d\)"),
         ([np.ones((5, 2)), np.ones((5, 3))], "rows must be of 2 columns, got 3"),
     ],

@@ -221,6 +221,9 @@ def test_an_id_that_occurs_again_is_refused(tmp_path: Path, write, ids: np.ndarr
         with pytest.raises(ValueError, match="1 that occur again, as in rows 20 and 700"):
             score_file(source, fitted, tmp_path / "scores.csv")
         assert not list(tmp_path.glob("*scores*"))
+    words = ["score", tmp_path / "z.npz", "--reference", tmp_path / "reference.npy"]
+    found = normscope(*words, "--parts", "norm")
+    assert (found.returncode, len(found.stderr.splitlines())) == (2, 1)
 
 
 def test_damage_found_late_leaves_the_old_scores(tmp_path: Path, write) -> None:

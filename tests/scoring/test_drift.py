@@ -134,6 +134,9 @@ def test_the_command_writes_numbers_and_a_page(tmp_path: Path, monkeypatch, caps
     [
         (["a.npy"], "OLD NEW must be two sources or more"),
         (["a.npy", "a.npy"], "different sources"),
+        (["a.npy", "./a.npy"], "different sources"),
+        (["a.npz", "--by", "flat", "--windows", "0"], "windows must be at least two, got 0"),
+        (["a.npz", "--by", "word"], "word of a.npz must be one value for each of the 100 rows"),
         (["a.npy", "b.npy", "--by", "t"], "--by must be given with one source, got 2"),
         (["a.npy", "b.npy", "--windows", "3"], "--windows must be given with --by"),
         (["a.npz", "--by", "none"], "a.npz must be a file with 'none'"),
@@ -153,7 +156,7 @@ def test_what_cannot_be_compared_is_one_line(
     z = embeddings(100, seed=0)
     for name, rows in (("a", z), ("b", z), ("narrow", z[:, :3].copy()), ("few", z[:9])):
         np.save(f"{name}.npy", rows)
-    np.savez("a.npz", embeddings=z, flat=np.ones(100))
+    np.savez("a.npz", embeddings=z, flat=np.ones(100), word=np.full(100, "x"))
     for name in ("old.json", "old.html"):
         Path(name).write_text("old")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -163,3 +166,35 @@ def test_what_cannot_be_compared_is_one_line(
     assert message in told
     assert told.count("\n") == 1
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_rows_that_are_in_both_windows_do_not_drift() -> None:
+    z = embeddings(2000, seed=0, d=4)
+    found = drift({"old": z, "copy": z.copy(), "part": z[500:1200].copy()})
+    assert not found.drifts
+    assert drift({"old": z, "new": np.abs(z)}).windows[1].quantities["neighbours"].drifts
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_the_same_in_every_unit_and_far_away(tmp_path: Path, unit: str) -> None:
+    z = embeddings(4, seed=0)
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    far = 2**62 // 10**9 * 10**9
+    raw = np.array([0, 3 * ticks // 2, -86_400 * ticks, far])
+    np.savez(tmp_path / "z.npz", embeddings=z, t=raw.view(f"M8[{unit}]"))
+    table = pa.table({"t": pa.array(raw, pa.timestamp(unit)), "embedding": list(z)})
+    with pa.ipc.new_file(tmp_path / "z.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("z.npz", "z.arrow"):
+        (block,) = open_embeddings(tmp_path / name, covariates=["t"]).blocks()
+        np.testing.assert_array_equal(block.covariates["t"], raw / ticks)
+
+
+def test_dates_have_the_seconds_of_their_first_hour(tmp_path: Path) -> None:
+    days = np.array([0, 1, 20_000])
+    for kind, raw in (("date32", days), ("date64", days * 86_400_000)):
+        column = pa.array(raw).cast("int32" if kind == "date32" else "int64").cast(kind)
+        table = pa.table({"t": column, "embedding": list(embeddings(3, seed=0))})
+        pq.write_table(table, tmp_path / "z.parquet")
+        (block,) = open_embeddings(tmp_path / "z.parquet", covariates=["t"]).blocks()
+        np.testing.assert_array_equal(block.covariates["t"], days * 86_400.0)

@@ -1,6 +1,7 @@
 """Scoring on two Ray nodes: the same file as one process writes, whatever dies in between."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -93,7 +94,10 @@ def test_two_nodes_write_the_file_that_one_process_writes(tmp_path, shards, know
             summary = score_file(opened(shards, covariates=columns), reference, out)
             reference.save(tmp_path / f"fit{reference.suffix}")
             again = load_reference(tmp_path / f"fit{reference.suffix}")
-            found.append((out.read_bytes(), repr(summary), repr(again), reference.left_out))
+            found.append([out.read_bytes(), repr(summary), repr(again), reference.left_out])
+            itself = score_file(opened(known, covariates=columns), reference, out)
+            found[-1] += [out.read_bytes(), repr(itself)]
+            assert itself.own == (500 if "all" in name else 0)
         assert found[0] == found[1], name
 
 
@@ -261,13 +265,42 @@ def test_the_command_scores_relative_paths_on_a_cluster(
     tmp_path, monkeypatch, shards, known
 ) -> None:
     monkeypatch.chdir(shards.parent)
+    bad = write_file(tmp_path / "bad.npy", embeddings(60, seed=9) - 2, "npy")
     for engine in ("here", "ray"):
         words = ["score", shards.name, "--reference", str(known), "--engine", engine]
-        words += ["--keep", ".5"]
+        words += ["--keep", ".5", "--known-bad", str(bad)]
         app([*words, "--out", str(tmp_path / f"{engine}.parquet")], standalone_mode=False)
     for name in ("{}.parquet", "{}.kept.parquet"):
         one, two = (tmp_path / name.format(engine) for engine in ("here", "ray"))
         assert one.read_bytes() == two.read_bytes()
+
+
+_ALONE = """
+import sys
+from ray.cluster_utils import Cluster
+
+node = {"num_cpus": 1, "object_store_memory": 1 << 27, "include_dashboard": False}
+head = Cluster(initialize_head=True, head_node_args=node)
+print(head.address, flush=True)
+sys.stdin.read()
+head.shutdown()
+"""
+
+
+def test_a_cluster_that_asks_for_a_token_is_joined_with_it(tmp_path) -> None:
+    path = write_file(tmp_path / "z.npy", embeddings(200, seed=0), "npy")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    options = {"env": os.environ | token, "text": True, "stdout": subprocess.PIPE}
+    command = [*FRESH, "score", str(path), "--reference", str(path), "--engine", "ray"]
+    command += ["--parts", "norm", "--out", str(tmp_path / "scores.csv")]
+    head = [sys.executable, "-c", _ALONE]
+    with subprocess.Popen(head, stdin=subprocess.PIPE, **options) as cluster:
+        assert cluster.stdout is not None
+        address = cluster.stdout.readline().strip()
+        done = subprocess.run([*command, "--ray-address", address], check=False, **options)
+        cluster.communicate()
+    assert done.returncode == 0
+    assert (tmp_path / "scores.csv").read_text().count("ok") == 200
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,15 @@ import fsspec
 import numpy as np
 import pytest
 
-from normscope.scoring import Source, open_embeddings
+from normscope.scoring import (
+    Source,
+    as_source,
+    fit_reference,
+    open_embeddings,
+    score_file,
+    write_kept,
+)
+from normscope.scoring.writers import WRITERS
 
 from .conftest import KINDS, WITH_COLUMNS, embeddings
 
@@ -147,3 +155,25 @@ def test_what_is_no_regular_file_is_refused_unread(tmp_path: Path) -> None:
         open_embeddings(tmp_path / "loop.npy")
     with pytest.raises(ValueError, match="must be a file that can be read"):
         open_embeddings("null\0.npy")
+
+
+@pytest.mark.parametrize("suffix", list(WRITERS))
+def test_ids_of_shards_are_one_kind_of_integers(tmp_path: Path, write, suffix: str) -> None:
+    rows, few = 70_000, 30  # more than are written at once
+    z, large = np.ones((rows + few, 2), np.float32), 2**60 + 1
+    z[::2] = 2
+    shards = [
+        write(z[:rows], "npz", "s0", id=np.arange(rows, dtype=np.int32)),
+        write(z[rows:], "npz", "s1", id=np.arange(large, large + few, dtype=np.int64)),
+    ]
+    fitted = fit_reference(as_source(np.array([[1, 0], [2, 0]] * 50, np.float32)))
+    source = open_embeddings(shards)
+    score_file(source, fitted, tmp_path / f"scores{suffix}")
+    write_kept(source, np.ones(source.rows, bool), tmp_path / f"kept{suffix}")
+    found = np.concatenate([b.ids for b in open_embeddings(tmp_path / f"kept{suffix}").blocks()])
+    np.testing.assert_array_equal(found, [*range(rows), *range(large, large + few)])
+    if suffix == ".npz":
+        np.testing.assert_array_equal(np.load(tmp_path / "scores.npz")["id"], found)
+    write(z[rows:], "npz", "s1", id=np.arange(large, large + few, dtype=np.uint64))
+    with pytest.raises(ValueError, match=r"must be rows of .* integers, got .* unsigned integers"):
+        open_embeddings(shards)

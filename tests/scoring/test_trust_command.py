@@ -204,6 +204,13 @@ def test_pictures_are_shown_and_missing_or_damaged_ones_are_not(files: Path) -> 
         (["--parts", "norm", "--known-bad", "bad.npy"], "--parts must be all with --known-bad"),
         (["--reference-rows", "5"], "--reference-rows must be at least 20, got 5"),
         (["--images", "x"], "--images must be left out without --html"),
+        (["--keep", "1.5"], "keep must be a share above 0, at most 1, got 1.5"),
+        (["--keep", "nan"], "keep must be a share above 0, at most 1, got nan"),
+        (["--threshold", "nan"], "threshold must be a number, got nan"),
+        (["--threshold", "2"], "threshold must be a score that some row reaches, got '2.0 where"),
+        (["--keep", "0.5", "--threshold", "0.5"], "keep must be one of a share and a threshold"),
+        (["--keep", "0.5", "--covariate", "e0"], "covariate must be named otherwise than kept"),
+        (["--keep", "0.5", "--covariate", "status"], "covariate must be named otherwise than"),
         (["--known-bad", "few.npy"], "known_bad must be at least 20 rows, got 9"),
         (
             ["--known-bad", "narrow.npy"],
@@ -291,3 +298,49 @@ def test_each_row_is_drawn_as_often_as_others() -> None:
         times[sample.drawn()[0]] += 1
     assert abs((times - 80) / np.sqrt(400 * 0.2 * 0.8)).max() < 4.5
     assert times.sum() == 400 * 20
+
+
+def test_rows_of_the_reference_itself_have_even_p_values(tmp_path: Path) -> None:
+    z, labels = clustered(1000, 0)
+    np.save(tmp_path / "z.npy", z)
+    pq.write_table(table(z, "list", {}), tmp_path / "z.parquet")
+    whole = open_embeddings(tmp_path / "z.npy")
+    fitted, few = fit_trust(whole, labels=labels), fit_trust(whole, most=500)
+    for name in ("z.npy", "z.parquet"):  # the same rows, wherever they come from
+        summary = score_file(open_embeddings(tmp_path / name), fitted, tmp_path / "all.parquet")
+        assert (summary.own, summary.copies) == (1000, 0)
+        score = scores(tmp_path / "all.parquet")["score"]
+        for share in (0.05, 0.2, 0.5):
+            assert (score < share).mean() == pytest.approx(share, abs=0.015)
+    alone = fitted.confidence
+    assert isinstance(alone, EmbeddingTrust)
+    sure = scores(tmp_path / "all.parquet")["confidence"]
+    assert (sure < alone.confidence(z) - 1e-6).mean() > 0.5  # a row's own vote is not counted
+    summary = score_file(whole, few, tmp_path / "few.parquet")
+    assert (summary.own, summary.copies) == (500, 0)  # those that were drawn
+    assert summary.low == pytest.approx(0.05, abs=0.02)
+    later = score_file(as_source(z[100:]), fitted, tmp_path / "later.parquet")
+    assert (later.own, later.copies) == (0, 900)  # of other numbers: they may be other rows
+    longer = score_file(as_source(2 * z), fitted, tmp_path / "longer.parquet")
+    assert (longer.own, longer.copies) == (0, 1000)
+
+
+def test_one_row_is_scored_as_it_is_among_others(files: Path) -> None:
+    command("new.npy", "--reference", "old.npy", "--out", "all.parquet")
+    np.save("one.npy", np.load("new.npy")[:1])
+    command("one.npy", "--reference", "old.npy", "--out", "one.parquet", "--html", "--keep", "1")
+    for name, column in scores(files / "one.parquet").items():
+        if name != "status":
+            expected = scores(files / "all.parquet")[name][:1]
+            np.testing.assert_allclose(column, expected, rtol=1e-5)
+
+
+def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:
+    command("old.npy", "--reference", "old.npy", "--save-reference", "fit.safetensors", "--html")
+    words = "600 rows of FILE are also in the reference: each was left out of it"
+    assert words in capsys.readouterr().err
+    assert words in (files / "old.scores.html").read_text()
+    command("old.npy", "--reference", "fit.safetensors", "--out", "again.csv")
+    assert "Warning: 600 rows of FILE have a copy in the reference" in capsys.readouterr().err
+    command("new.npy", "--reference", "old.npy")
+    assert "reference" not in capsys.readouterr().err

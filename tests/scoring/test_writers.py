@@ -48,7 +48,10 @@ def test_rows_of_equal_score_are_kept_from_the_first() -> None:
     assert kept_rows(score, share=0.5).tolist() == [True, False, True, False, False]
     assert kept_rows(score, threshold=0.5).tolist() == [True, False, True, True, True]
     for options, message in (
-        ({"threshold": 2.0}, "threshold must be a score that some row reaches, got '1 at most'"),
+        (
+            {"threshold": 2.0},
+            "threshold must be a score that some row reaches, got '2.0 where the highest is 1'",
+        ),
         ({"share": 1.5}, "keep must be a share above 0, at most 1, got 1.5"),
         ({"share": np.nan}, "keep must be a share"),
         ({"share": 0.5, "threshold": 0.5}, "keep must be one of a share and a threshold"),

@@ -13,7 +13,7 @@ import typer
 from normscope._environment import versions
 from normscope.cli.console import errors, out, refuse, say, writable_folder
 from normscope.cli.paper import paper
-from normscope.cli.processes import first_process, leave
+from normscope.cli.processes import first_process
 
 # The commands and what `normscope --help` says of each, without importing any
 COMMANDS = {
@@ -110,4 +110,4 @@ def run(program: Callable[[], Any] = app) -> None:
         if first_process():
             line = str(error) or type(error).__name__
             say(errors, line)
-    leave(status)
+    sys.exit(status)

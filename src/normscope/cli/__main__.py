@@ -1,5 +1,5 @@
-"""`python -m normscope.cli`, which torchrun can start."""
+"""`python -m normscope.cli`, which torchrun can start: as the console script."""
 
-from normscope.cli import run
+from normscope._start import run
 
 run()

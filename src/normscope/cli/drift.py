@@ -13,6 +13,7 @@ from normscope._files import whole_files
 from normscope.cli.console import check_page, errors, out, refuse, say, visible
 from normscope.scoring import (
     TEST,
+    WINDOWS,
     Drift,
     as_json,
     change_in,
@@ -36,7 +37,7 @@ def drift(
         str | None, typer.Option(help="column of times that cuts one source into windows")
     ] = None,
     windows: Annotated[
-        int | None, typer.Option(help="how many windows --by makes [default: 6]")
+        int | None, typer.Option(help=f"how many windows --by makes [default: {WINDOWS}]")
     ] = None,
     covariate: Annotated[
         list[str] | None, typer.Option(help="column to be tested too; may be repeated")
@@ -90,7 +91,8 @@ def drift(
                         dict(zip(_names(files), sources, strict=True)), progress=progress
                     )
                 else:
-                    found = compared_by(sources[0], by, windows=windows or 6, progress=progress)
+                    many = WINDOWS if windows is None else windows
+                    found = compared_by(sources[0], by, windows=many, progress=progress)
             if target is not None:
                 at[target].write_text(json.dumps(as_json(found), indent=2) + "\n")
             if page is not None:
@@ -143,9 +145,11 @@ def _check(
         refuse(f"--by must be given with one source, got {len(files)}.")
     if by is None and windows is not None:
         refuse("--windows must be given with --by, got none.")
-    if len(set(files)) < len(files):
+    there = [(file, *read_files(file, split="test")) for file in files]
+    inputs = [path.resolve() for _, *paths in there for path in paths]
+    sources = {tuple(path.resolve() for path in paths) or file for file, *paths in there}
+    if len(sources) < len(files):
         refuse("OLD NEW must be different sources, got one twice.")
-    inputs = [path.resolve() for path in read_files(files, split="test")]
     for option, path, suffix in (("--out", target, ".json"), ("--html", page, ".html")):
         if path is None:
             continue

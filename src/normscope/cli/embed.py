@@ -20,7 +20,7 @@ from normscope import data
 from normscope.cli.console import errors, out, refuse, say
 from normscope.cli.devices import HELP as DEVICES
 from normscope.cli.devices import device_named
-from normscope.engine.begun_embeddings import BegunEmbeddings, identity
+from normscope.engine.begun_embeddings import BegunEmbeddings, folder_of, identity
 from normscope.engine.embedding_file import check_target, write_embeddings
 from normscope.engine.encoder import Embedded, Encoder, load_encoder
 from normscope.engine.pixels import pixels
@@ -63,7 +63,7 @@ def embed(
     Ctrl-C or a crash, the same command with --resume goes on, and gives the same file. `normscope
     score` takes embeddings of the layer where the loss acts, which is the default here.
     """
-    if resume and target.exists() and not force:
+    if resume and target.is_file() and not force and not folder_of(target).exists():
         say(out, f"{target} is complete: there is nothing to go on with.")
         return
     check_target(target, force=force)
@@ -76,6 +76,7 @@ def embed(
     try:
         begun = BegunEmbeddings(target, about, n=n, d=encoder.d, resume=resume, force=force)
         try:
+            check_target(target, force=force)  # another process may have finished it
             with bar:
                 task = bar.add_task("images", total=n, completed=begun.done)
                 for read in _read(every[begun.done :], encoder.config.side, batch):
@@ -85,15 +86,22 @@ def embed(
                 begun.remove()
                 raise ValueError(begun.broken[0])
             write_embeddings(target, [one.id for one in every], begun.rows())
+            norms = np.array(begun.rows()[:, -1])
+            begun.remove()
         finally:
             begun.close()
-        _tell(encoder, begun, target)
-        begun.remove()
     except OSError as error:
         refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
     except KeyboardInterrupt:
-        _tell_stopped(target, n)
+        _report_stopped(target, n)
         raise typer.Exit(130) from None
+    if begun.broken:
+        first = begun.broken[min(begun.broken)]
+        say(errors, f"{len(begun.broken):,} of {n:,} images could not be read. The first: {first}")
+    mean = float(np.nanmean(norms, dtype=np.float64))
+    line = f"{n:,} images, {encoder.d} numbers each from the {encoder.layer}, mean norm {mean:.4g}"
+    say(out, f"{line}: {target}")
+    say(out, f"Next: normscope score {shlex.quote(str(target))} --reference REFERENCE")
 
 
 def _append(
@@ -133,22 +141,11 @@ def _read(
         pool.shutdown(cancel_futures=True)
 
 
-def _tell_stopped(target: Path, n: int) -> None:
-    begun = target.with_name(f"{target.name}.begun")
+def _report_stopped(target: Path, n: int) -> None:
+    begun = folder_of(target)
     if not begun.exists():
         say(errors, "Stopped. No embeddings were written.")
         return
-    words = ["normscope", *(w for w in sys.argv[1:] if w not in ("--resume", "--force"))]
+    words = ["normscope", *(w for w in sys.argv[1:] if w != "--resume")]
     say(errors, f"Stopped. Of {n:,} images, those done are kept in {begun}. Go on with:")
     say(errors, f"  {shlex.join([*words, '--resume'])}")
-
-
-def _tell(encoder: Encoder, begun: BegunEmbeddings, target: Path) -> None:
-    n, norms = begun.n, begun.rows()[:, -1]
-    if begun.broken:
-        first = begun.broken[min(begun.broken)]
-        say(errors, f"{len(begun.broken):,} of {n:,} images could not be read. The first: {first}")
-    mean = float(np.nanmean(norms, dtype=np.float64))
-    line = f"{n:,} images, {encoder.d} numbers each from the {encoder.layer}, mean norm {mean:.4g}"
-    say(out, f"{line}: {target}")
-    say(out, f"Next: normscope score {shlex.quote(str(target))} --reference REFERENCE")

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from normscope.cli.console import errors, out, refuse, say
-from normscope.engine import load_encoder, write_hub_folder
+from normscope.engine import load_encoder
+from normscope.engine.hub import HUB_FILES, write_hub_folder
 from normscope.engine.timm_file import write_timm
 
 
@@ -24,7 +25,7 @@ def export(
     layer: Annotated[
         str | None, typer.Option(help="onnx: backbone, projector or predictor; default: the last")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a file")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
 ) -> None:
     """Write a trained network for other programs: ONNX, timm, or a folder to share.
 
@@ -42,20 +43,26 @@ def export(
         refuse(f"--layer must be left out with --to {to}, got {layer!r}.")
     if to != "hub" and target.exists() and not (force and target.is_file()):
         refuse(f"--out must be a new file, got {str(target)!r}. --force replaces a file.")
+    try:
+        lines = _written(run, to, target, layer=layer, force=force)
+    except OSError as error:
+        refuse(f"--out must be writable, got {str(target)!r}: {error.strerror or error}.")
+    for line in lines:
+        say(out, line)
+
+
+def _written(run: Path, to: str, target: Path, *, layer: str | None, force: bool) -> list[str]:
+    """Write it; what there is to say of it."""
     if to == "hub":
-        write_hub_folder(run, target)
-        files = ", ".join(sorted(path.name for path in target.iterdir()))
-        say(out, f"{files}: {target}")
-        say(out, f"Load it with: normscope.load_encoder({str(target)!r})")
-        return
+        write_hub_folder(run, target, force=force)
+        load = f"Load it with: normscope.load_encoder({str(target)!r})"
+        return [f"{', '.join(HUB_FILES)}: {target}", load]
     if to == "timm":
         model = write_timm(run, target)
-        say(out, f"backbone as timm's {model.name}, for images of {model.side} pixels: {target}")
-        for line in ("Load it with:", *(f"  {line}" for line in model.lines(target))):
-            say(out, line)
-        return
+        what = f"backbone as timm's {model.name}, for images of {model.side} pixels: {target}"
+        return [what, "Load it with:", *(f"  {line}" for line in model.lines(target))]
     with errors.status("exporting"):
         encoder = load_encoder(run, layer=layer)
         encoder.export_onnx(target)
     what = f"{encoder.d} numbers from the {encoder.layer}"
-    say(out, f"{what}, the same in onnxruntime to 1e-5: {target}")
+    return [f"{what}, the same in onnxruntime to 1e-5: {target}"]

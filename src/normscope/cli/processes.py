@@ -19,7 +19,7 @@ def first_process() -> bool:
 
 
 def leave(status: int | str | None) -> NoReturn:
-    """Exit with that status.
+    """Exit this program with that status.
 
     One of several processes exits at once: torch's threads that talk to the others abort an
     interpreter that is torn down while they still wait ("terminate called ..."). So do Ray's,

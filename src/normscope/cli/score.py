@@ -21,6 +21,7 @@ from normscope.scoring import (
     FittedReference,
     Source,
     Summary,
+    check_kept,
     check_out,
     connected,
     default_out,
@@ -156,6 +157,8 @@ def score(
     covariates = covariate or []
     if fitted is not None and not covariates:
         covariates = list(fitted.confidence.names)  # it knows what it was fitted with
+    if places.kept is not None:
+        check_kept(share=keep, threshold=threshold, covariates=covariates)
     columns: Columns = {"column": column, "id": identity, "covariates": covariates}
     opened, cluster = _engine(engine, ray_address)
     source = opened(files, split="test", text=text, **columns)

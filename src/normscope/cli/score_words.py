@@ -26,12 +26,30 @@ def in_words(reference: FittedReference, summary: Summary) -> str:
 
 
 def caveats(reference: FittedReference, summary: Summary) -> list[str]:
-    """Rows without a score, then warnings."""
+    """Rows without a score, rows that the reference holds, then warnings."""
     counts = [
         *left_out("the reference", reference.left_out),
         *left_out("FILE", summary.statuses),
     ]
-    return [*counts, *reference.warnings]
+    return [*counts, *held(summary), *reference.warnings]
+
+
+def held(summary: Summary) -> list[str]:
+    """How many rows are in the reference too, and what that does to their scores."""
+    lines = []
+    if summary.own:
+        rows = "row of FILE is" if summary.own == 1 else "rows of FILE are"
+        lines.append(
+            f"{summary.own:,} {rows} also in the reference: each was left out of it for its own "
+            "score."
+        )
+    if summary.copies:
+        rows = "row of FILE has" if summary.copies == 1 else "rows of FILE have"
+        lines.append(
+            f"Warning: {summary.copies:,} {rows} a copy in the reference, which makes them look "
+            "less new than they are. Leave these out of one of the two."
+        )
+    return lines
 
 
 def left_out(owner: str, counts: dict[str, int]) -> list[str]:

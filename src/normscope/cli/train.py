@@ -119,28 +119,35 @@ def _introduced(fit: Fitted, device: str, data_root: Path | None) -> ImageArrays
 
 
 def _run_to_extend(spec: RunSpec, runs: Path) -> Path | None:
-    """The finished run that --resume makes longer, where the spec has none of its own.
+    """The finished run that --resume makes longer, or has made, where none has the spec's name.
 
-    Where there is one of another length alone, says why it cannot be extended.
+    Of several it is the longest. Where none can be extended, says why.
     """
     if (runs / spec.name).exists():
         return None
-    for place in sorted(runs.glob("*/result.json")):
+    shorter = list[tuple[RunSpec, Path]]()
+    for file in sorted(runs.glob("*/spec.json")):
+        run = RunFolder(file.parent)
         try:
-            old = RunFolder(place.parent).spec()
+            old = run.spec()
         except ValueError:  # of another version
             continue
-        found = differences(old, spec)
-        if not is_length(found):
-            continue
-        if extends(old, spec):
-            _say(f"{place.parent} goes on from epoch {old.epochs + 1} to {spec.epochs}.")
-            return place.parent
-        _say(
-            f"{place.parent} is finished, with {described(found)}. {how_to_extend(old, spec)} "
-            f"This is another run: it starts from epoch 1, in {runs / spec.name}."
-        )
+        if old.hash == spec.hash:  # it was extended to this length before
+            return run.path
+        longer = is_length(differences(old, spec)) and spec.epochs > old.epochs
+        if longer and run.result_file.exists():
+            shorter.append((old, run.path))
+    if not shorter:
         return None
+    old, path = max(shorter, key=lambda one: (extends(one[0], spec), one[0].epochs))
+    if extends(old, spec):
+        _say(f"{path} goes on from epoch {old.epochs + 1} to {spec.epochs}.")
+        return path
+    found = described(differences(old, spec))
+    _say(
+        f"{path} is finished, with {found}. {how_to_extend(old, spec)} "
+        f"This is another run: it starts from epoch 1, in {runs / spec.name}."
+    )
     return None
 
 

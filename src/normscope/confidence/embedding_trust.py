@@ -16,7 +16,7 @@ from normscope.confidence.covariates import LEAST_ROWS, Covariates
 from normscope.confidence.delivered import Bits, Delivered, by_rule, chosen
 from normscope.confidence.explained import Explained, blank
 from normscope.confidence.held_out import TwoSided
-from normscope.confidence.measured import Measured, Space
+from normscope.confidence.measured import COPY, Measured, Space
 from normscope.confidence.parts import Parts
 from normscope.confidence.progress import told, warn
 from normscope.confidence.raw import WAY_OUT, alike, check_not_normalised
@@ -264,21 +264,37 @@ class EmbeddingTrust:
             return 2.0 ** -held.small.bits(-np.log(norms))
 
     @torch.no_grad()
-    def judged(self, z: object, covariates: Covariates | None = None) -> dict[str, np.ndarray]:
-        """Novelty, confidence if there is one, and which rows are `outside`, (n,) each.
+    def judged(
+        self, z: object, covariates: Covariates | None = None, *, own: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """Novelty, confidence if there is one, and three columns of bools, (n,) each.
+
+        `outside`: with a covariate beyond the reference's range. `own`: a row of the reference,
+        compared with all others of it. `copy`: with another of its direction in the reference.
 
         For a stream, batch by batch: without a warning, a bar, or a look at whether the rows were
-        normalised. Arguments as for `novelty`.
+        normalised.
+
+        Args:
+            z: as for `novelty`.
+            covariates: as for `novelty`.
+            own: the place in the reference, searched exactly, of the row that each may be, or -1.
         """
 
         def columns(some: Measured, x: np.ndarray) -> Columns:
             found = {"novelty": self._delivered.bits(self._parts.bits(some, x))}
+            found["copy"] = some.near.distance[:, 0].numpy() < COPY
             if self._sureness is not None:
                 found["confidence"] = self._sureness.probability(self._features(some, x))
             return found
 
         rows = rows_of("z", z, covariates, names=self.names).beyond(self._ends)
-        return {**self._columns(rows, columns, quiet=True), "outside": rows.is_outside}
+        found = np.full(len(rows), -1)
+        if own is not None:
+            fine = np.flatnonzero(rows.usable)
+            found[fine] = self._space.verified(rows.take(fine).z, own[fine])
+        judged = self._columns(rows, columns, quiet=True, own=found)
+        return {**judged, "outside": rows.is_outside, "own": found >= 0}
 
     def _said(self, rows: Measured, x: np.ndarray) -> Columns:
         """What `explain` says of rows that can be judged."""
@@ -371,7 +387,12 @@ class EmbeddingTrust:
         return rows
 
     def _columns(
-        self, rows: Rows, of: Callable[[Measured, np.ndarray], Columns], *, quiet: bool = False
+        self,
+        rows: Rows,
+        of: Callable[[Measured, np.ndarray], Columns],
+        *,
+        quiet: bool = False,
+        own: np.ndarray | None = None,
     ) -> Columns:
         """Columns of all rows, some rows at a time; blank where a row cannot be judged."""
         places = np.flatnonzero(rows.usable)
@@ -380,7 +401,8 @@ class EmbeddingTrust:
         for start in range(0, max(1, len(places)), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
             few = rows.take(some)
-            part = of(self._space.measured(few.z), few.x)
+            mine = None if own is None or (own < 0).all() else torch.from_numpy(own[some])
+            part = of(self._space.measured(few.z, own=mine), few.x)
             for name, values in part.items():
                 found.setdefault(name, blank(values.dtype, len(rows)))[some] = values
             if progress is not None:

@@ -13,6 +13,7 @@ from normscope.evaluation.bank import Bank, Neighbours, Progress, Way
 from normscope.evaluation.inputs import Values, tensor_of
 from normscope.evaluation.mahalanobis import Cluster
 
+COPY = 1e-6  # the distance of rows whose directions are one, except for rounding
 _NEIGHBOURS = 50  # that are looked up, at most
 _AT_ONCE = 1 << 22  # numbers that are normalised at once
 
@@ -64,15 +65,31 @@ class Space:
 
         Args:
             z: raw, (n, d).
-            own: the row of the reference that each one is, (n,): it is left out of what it is
-                measured against.
+            own: the row of the reference that each one is, (n,), or -1: it is left out of what
+                the row is measured against.
             progress: called with the rows done and all of them.
         """
         q, norms = _directions(z)
         q = q.to(self.cluster.mean.device)
         near = self.bank.nearest(q, k=self.k, own=own, progress=progress)
-        distance = self.cluster.squared_distance(q) if own is None else self.cluster.left_out(q)
+        distance = self.cluster.squared_distance(q)
+        if own is not None and (mine := own >= 0).any():
+            distance[mine] = self.cluster.left_out(q[mine])
         return Measured(norms, near, distance.cpu().numpy())
+
+    def verified(self, z: Values, places: np.ndarray) -> Tensor:
+        """The row of the reference that each raw row is, (n,), -1 where it is another.
+
+        Args:
+            z: raw, (n, d), none of them zero.
+            places: the row that each may be, (n,), or -1.
+        """
+        own = torch.from_numpy(places.copy())
+        mine = own >= 0
+        if mine.any():
+            q = _directions(z)[0].to(self.cluster.mean.device)
+            own[mine] = own[mine].where(self.bank.distance(q[mine], own[mine]) < COPY, -1)
+        return own
 
 
 def _directions(z: Values) -> tuple[Tensor, np.ndarray]:

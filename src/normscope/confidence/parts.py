@@ -10,13 +10,12 @@ import numpy as np
 
 from normscope.confidence.delivered import Bits
 from normscope.confidence.held_out import HeldOut, TwoSided, below
-from normscope.confidence.measured import Measured
+from normscope.confidence.measured import COPY, Measured
 
 Given = tuple[np.ndarray, np.ndarray | None]
 
 _NEAR = 5  # neighbours, whose mean distance is the part's score
 _FLOOR = 1e-3  # of the usual distance: below it, distances are not told apart
-_COPY = 1e-6  # the distance of rows whose directions are one, but for rounding
 _COPIES = 0.05  # of the rows have an equal: worth saying
 _ORDER = ("norm", "norm_given", "neighbours", "mahalanobis")
 
@@ -61,7 +60,7 @@ class Parts:
         nearest = usual.near.distance[:, 0].double().numpy()
         spread = _near(usual)
         lines = []
-        copies = float((nearest < _COPY).mean())
+        copies = float((nearest < COPY).mean())
         if copies > _COPIES:
             lines.append(
                 f"{copies:.0%} of the reference's rows have a copy in it: rows without one look "

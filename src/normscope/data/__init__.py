@@ -5,7 +5,7 @@ from normscope.data.catalog import DATASETS, HUMAN_LABELS, Dataset, check, defau
 from normscope.data.human_labels import cifar10h, cifar10n, cifar100n, vote_entropy
 from normscope.data.images import ImageArrays, LazyImages, Split
 from normscope.data.listed import Listed, listed
-from normscope.data.novel import novel_to, others_there
+from normscope.data.novel import datasets_new_to, novel_to
 from normscope.data.publishers import Archive
 from normscope.data.resident import Batch, Resident
 from normscope.data.streamed import Streamed, source
@@ -26,12 +26,12 @@ __all__ = [
     "cifar10h",
     "cifar10n",
     "cifar100n",
+    "datasets_new_to",
     "default_root",
     "fetch",
     "listed",
     "load",
     "novel_to",
-    "others_there",
     "source",
     "vote_entropy",
 ]

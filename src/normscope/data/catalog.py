@@ -18,6 +18,7 @@ from normscope.data import (
     held_out,
     human_labels,
     imbalance,
+    mnist,
     publishers,
 )
 from normscope.data.images import ImageArrays
@@ -96,6 +97,20 @@ def _unbalanced(
     return _cifar(published, title, read)
 
 
+def _mnist(
+    published: mnist.Published, of: str, licence: str, archives: Sequence[Archive]
+) -> Dataset[ImageArrays]:
+    return Dataset(
+        title=f"70,000 grey images of {of}, 28 x 28 with a margin to 32 x 32",
+        load=lambda root: mnist.read_mnist(root, published),
+        licence=licence,
+        side=32,
+        n_classes=len(published.classes),
+        place=published.name,
+        archives=archives,
+    )
+
+
 def _held_out(name: str, whole: Dataset[ImageArrays], n: int, last: int) -> Dataset[ImageArrays]:
     def read(root: Path) -> ImageArrays:
         return held_out.held_out(whole.load(root), last, name)
@@ -133,6 +148,8 @@ DATASETS: dict[str, Dataset[ImageArrays]] = {
     "cifar100-unbalanced": _unbalanced(cifar.CIFAR100, 1.034, "nearest"),
     "cifar10-unbalanced-as-coded": _unbalanced(cifar.CIFAR10, 1.5, "floor"),
     "cifar100-unbalanced-as-coded": _unbalanced(cifar.CIFAR100, 1.03365, "floor"),
+    "mnist": _mnist(mnist.MNIST, "handwritten digits", "CC BY-SA 3.0", publishers.MNIST),
+    "fashion-mnist": _mnist(mnist.FASHION, "clothes", "MIT", publishers.FASHION_MNIST),
     "flowers102": Dataset(
         title="Oxford Flowers at 128 x 128: 6,149 test images to train on, 1,020 to test",
         load=flowers.read_flowers,

@@ -43,14 +43,14 @@ def listing(path: Path) -> Listing:
     `train/<class>/*` and `test/<class>/*` (or val); `<class>/*`, of whose classes one image in
     five is held out for testing; or images directly in the folder, and in any below it, which have
     no classes and are held out alike. Which ones is drawn with a fixed seed. Names that begin with
-    a dot are left out where the folder is not split.
+    a dot are left out. A class may be a link to its folder; no other is followed.
     """
     if not path.is_dir() or any((path / kind).is_dir() for kind in ("train", "test", "val")):
         return _split(path)
     if _images_in(path):
         names = list(_all_below(path))
         return _with_held_out((), names, np.zeros(len(names), np.int64), path)
-    classes, names, labels = _of_classes(path, _visible_folders(path))
+    classes, names, labels = _of_classes(path, _folders_in(path))
     if not classes:
         raise invalid(str(path), "a folder of images", "none", _IMAGES)
     return _with_held_out(classes, names, labels, path)
@@ -63,7 +63,7 @@ def _split(path: Path) -> Listing:
         folder = path / kind
         if not folder.is_dir():
             raise invalid(str(folder), "a folder of classes", "nothing", ADVICE)
-        classes = [f"{kind}/{f.name}" for f in folder.iterdir() if f.is_dir()]
+        classes = [f"{kind}/{name}" for name in _folders_in(folder)]
         if not classes:
             raise invalid(str(folder), "a folder of classes", "an empty folder", ADVICE)
         parts.append((folder, _of_classes(path, classes)))
@@ -88,29 +88,46 @@ def _of_classes(path: Path, folders: list[str]) -> tuple[tuple[str, ...], list[s
     return classes, names, np.array(labels, np.int64)
 
 
-def _visible_folders(path: Path) -> list[str]:
-    return [f.name for f in path.iterdir() if f.is_dir() and not f.name.startswith(".")]
-
-
-def _images_in(folder: Path) -> list[str]:
-    """Names of image files, in order; all must be regular files."""
-    with os.scandir(folder) as entries:
-        found = [
-            (e.name, e.is_file())
-            for e in entries
-            if Path(e.name).suffix.lower() in SUFFIXES and not e.name.startswith("._")
-        ]
-    for name, regular in found:
-        if not regular:  # a FIFO, a folder, a link to nothing
-            raise invalid(str(folder / name), "a whole image", "no regular file", BROKEN)
-    return sorted(name for name, _ in found)
+def images_below(path: Path) -> Iterator[os.DirEntry[str]]:
+    """The images in a folder and below it, folder by folder; links to folders are not followed."""
+    waiting = [str(path)]
+    while waiting:
+        entries = _entries(waiting.pop())
+        yield from filter(_is_image, entries)
+        waiting += [e.path for e in reversed(entries) if e.is_dir(follow_symlinks=False)]
 
 
 def _all_below(path: Path) -> Iterator[str]:
-    """Names of all images in a folder and below it, folder by folder."""
-    yield from _images_in(path)
-    for folder in sorted(_visible_folders(path)):
-        yield from (f"{folder}/{name}" for name in _all_below(path / folder))
+    """Their names below the folder."""
+    start = len(os.path.join(path, ""))
+    return (_checked(entry).path[start:] for entry in images_below(path))
+
+
+def _images_in(folder: Path) -> list[str]:
+    """Names of the images directly in a folder, in order."""
+    return [_checked(entry).name for entry in _entries(folder) if _is_image(entry)]
+
+
+def _folders_in(path: Path) -> list[str]:
+    return [entry.name for entry in _entries(path) if entry.is_dir()]
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    """What is in a folder, in order of its names; those that begin with a dot are left out."""
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    return sorted(visible, key=lambda entry: entry.name)
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    named = os.path.splitext(entry.name)[1].lower() in SUFFIXES
+    return named and not entry.is_dir(follow_symlinks=False)
+
+
+def _checked(entry: os.DirEntry[str]) -> os.DirEntry[str]:
+    if not entry.is_file():  # a FIFO, a link to a folder or to nothing
+        raise invalid(entry.path, "a whole image", "no regular file", BROKEN)
+    return entry
 
 
 def _with_held_out(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from normscope._checks import invalid
 from normscope.data.catalog import load
 from normscope.data.images import opened
-from normscope.data.layouts import SUFFIXES
+from normscope.data.layouts import SUFFIXES, images_below
 
 
 class Listed(NamedTuple):
@@ -39,8 +39,9 @@ def listed(names: Sequence[str], root: Path | None = None) -> list[Listed]:
     """The images below files and folders, or those of a dataset.
 
     Args:
-        names: image files, and folders, which are searched with all that is below them; or the
-            name of one dataset as `load` has it, where there is no such path.
+        names: image files, and folders, which are searched with all that is below them, except
+            names that begin with a dot and links to folders; or the name of one dataset as `load`
+            has it, where there is no such path.
         root: the folder of datasets.
     """
     if len(names) == 1 and not os.path.lexists(names[0]):
@@ -56,12 +57,8 @@ def _below(path: Path) -> Iterator[Listed]:
     if not path.is_dir():
         yield Listed(str(path), path)
         return
-    for folder, inside, files in os.walk(path):
-        inside.sort()
-        for file in sorted(files):
-            one = Path(folder, file)
-            if one.suffix.lower() in SUFFIXES:
-                yield Listed(str(one), one)
+    for one in map(Path, images_below(path)):
+        yield Listed(str(one), one)
 
 
 def _of_dataset(name: str, root: Path | None) -> Iterator[Listed]:

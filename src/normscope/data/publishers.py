@@ -31,8 +31,8 @@ _OXFORD = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102"
 _CIFAR_N = "https://raw.githubusercontent.com/UCSC-REAL/cifar-10-100n/main/data"
 _CIFAR_H = "https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data"
 
-# SHA-256: Keras has CIFAR's and TensorFlow Datasets the flowers'; repositories that use CIFAR-10N
-# and CIFAR-100N write theirs down. For the other two none was found.
+# SHA-256: Keras has CIFAR's, TensorFlow Datasets the flowers' and MNIST's; repositories that use
+# CIFAR-10N and CIFAR-100N write theirs down. For the other two none was found.
 CIFAR10 = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
     "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
@@ -75,3 +75,54 @@ CIFAR100N = Archive(
     1_000_959,
 )
 CIFAR10H = Archive(f"{_CIFAR_H}/cifar10h-counts.npy", None, 800_128)
+
+
+def _idx(base: str, into: str, files: dict[str, tuple[str, int]]) -> tuple[Archive, ...]:
+    """The four files of MNIST's kind: name -> SHA-256 and size."""
+    return tuple(Archive(f"{base}/{name}.gz", *about, into) for name, about in files.items())
+
+
+MNIST = _idx(
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+    "mnist",
+    {
+        "train-images-idx3-ubyte": (
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            9_912_422,
+        ),
+        "train-labels-idx1-ubyte": (
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            28_881,
+        ),
+        "t10k-images-idx3-ubyte": (
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            1_648_877,
+        ),
+        "t10k-labels-idx1-ubyte": (
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            4_542,
+        ),
+    },
+)
+FASHION_MNIST = _idx(
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+    "fashion-mnist",
+    {
+        "train-images-idx3-ubyte": (
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            26_421_880,
+        ),
+        "train-labels-idx1-ubyte": (
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            29_515,
+        ),
+        "t10k-images-idx3-ubyte": (
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            4_422_102,
+        ),
+        "t10k-labels-idx1-ubyte": (
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+            5_148,
+        ),
+    },
+)

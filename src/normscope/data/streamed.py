@@ -172,12 +172,12 @@ def _begin(parent: int, _worker: int) -> None:
     if os.getppid() != parent:
         os._exit(1)  # torch's own watch would wait for whoever adopted it
     if hasattr(signal, "sigwaitinfo"):
-        threading.Thread(target=_end_when_told, args=(parent,), daemon=True).start()
+        threading.Thread(target=_end_when_asked, args=(parent,), daemon=True).start()
     elif hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def _end_when_told(parent: int) -> None:
+def _end_when_asked(parent: int) -> None:
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
         pass
     os._exit(0)

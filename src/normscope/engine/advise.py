@@ -44,7 +44,7 @@ def advise(
         data_root: where datasets are.
         images: the dataset that `spec.data` names, if it is loaded already.
         steps: at most.
-        progress: is told the number of steps done, and `steps`.
+        progress: called with the number of steps done, and `steps`.
 
     >>> spec = RunSpec(method="simsiam", epochs=20, lr=3.0)
     >>> advise(spec, device="cpu", steps=330).factor < 1

@@ -59,14 +59,14 @@ def how_to_extend(old: RunSpec, new: RunSpec) -> str:
     """
     if METHODS[new.method].SPANS_RUN or new.small_views:
         what = "views grow" if new.small_views else "momentum rises"
-        return f"Its {what} over the whole run. Train {new.epochs} epochs anew."
+        return f"Its {what} over the whole run. Train {new.epochs} epochs from the start."
     if new.horizon_epochs <= old.epochs:
         why = f"Its rate is zero after {new.horizon_epochs:g} epochs."
     else:
         why = f"Its rate fell to zero over {old.horizon_epochs:g} epochs, which cannot be undone."
     return (
-        f"{why} Train {new.epochs} epochs anew, elsewhere. A run of {old.epochs} epochs that is to "
-        f"be extended needs --horizon-epochs {new.epochs} and --warmup-epochs from the start."
+        f"{why} Train {new.epochs} epochs in another folder. To extend a run of {old.epochs} "
+        f"epochs, start it with --horizon-epochs {new.epochs} and --warmup-epochs."
     )
 
 

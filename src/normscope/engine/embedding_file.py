@@ -22,7 +22,9 @@ def check_target(path: Path, *, force: bool) -> None:
     if path.suffix == ".parquet" and not find_spec("pyarrow"):
         install = "Install the extra: pip install 'normscope[parquet]', or write .npz."
         raise invalid("pyarrow", "installed to write parquet files", None, install)
-    if path.is_dir() or (path.exists() and not force):
+    if path.is_dir():
+        raise invalid("out", "a new file", f"{path}, which is a folder", "Name another.")
+    if path.exists() and not force:
         raise invalid("out", "a new file", f"{path}, which exists", "--force replaces it.")
     if not path.parent.is_dir():
         raise invalid("out", "in a folder that exists", str(path), "Make the folder first.")
@@ -33,9 +35,10 @@ def write_embeddings(path: Path, ids: Sequence[str], rows: np.ndarray) -> None:
 
     Args:
         path: ending in .parquet or .npz; it appears once it is complete.
-        ids: of the images, n.
+        ids: of the images, n; bytes of a file's name that are no text are written as escapes.
         rows: embedding and norm, float32, (n, d + 1); may be mapped from a file.
     """
+    ids = [name.encode(errors="backslashreplace").decode() for name in ids]
     with whole_file(path) as partial:
         (_write_parquet if path.suffix == ".parquet" else _write_npz)(partial, ids, rows)
 

@@ -19,7 +19,7 @@ from normscope.engine.pixels import each_image, pixels
 from normscope.engine.run_folder import RunFolder, RunResult
 from normscope.engine.spec import RunSpec
 from normscope.engine.tuning import tuned
-from normscope.methods.base import wide
+from normscope.methods.base import Method, wide
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def load_encoder(
     if layer not in names:
         raise invalid("layer", f"one of {', '.join(names)}", layer, "Leave it out for the last.")
     names = names[: names.index(layer) + 1]
-    method = constructed(RunSpec.from_dict(config.spec), side=config.side)
+    method = _without_memory(config, path)
     for name in names:
         if name not in weights:
             held = ", ".join(weights) or "no layer"
@@ -142,9 +142,29 @@ def load_encoder(
     return Encoder(config, {name: getattr(method, name) for name in names}, layer).eval()
 
 
-def _load(part: nn.Module, weights: dict[str, Tensor], name: str) -> None:
+def _without_memory(config: EncoderConfig, path: Path) -> Method:
+    """The config's network, which has no weights yet: a wrong config can name any sizes."""
+    spec, side = RunSpec.from_dict(config.spec), config.side
+    wanted = f"the config of {path}", "that of a network"
     try:
-        part.load_state_dict(weights)
+        with torch.device("meta"), torch.no_grad():
+            method = constructed(spec, side=side).eval()
+            outputs = method.layers(torch.empty(1, 3, side, side))
+    except (RuntimeError, TypeError, OverflowError) as error:  # sizes beyond any tensor's
+        got = " ".join(str(error).split())[:120]
+        raise invalid(*wanted, got, "Copy it again.") from None
+    widths = {name: z.shape[1] for name, z in outputs.items()}
+    if widths != config.layers:
+        raise invalid(*wanted, f"{config.layers}, which are {widths}", "Copy it again.")
+    return method
+
+
+def _load(part: nn.Module, weights: dict[str, Tensor], name: str) -> None:
+    wanted = {name: weight.dtype for name, weight in part.state_dict().items()}
+    # copies, for what was read may be mapped from the file
+    weights = {n: w.to(wanted.get(n, w.dtype), copy=True) for n, w in weights.items()}
+    try:
+        part.load_state_dict(weights, assign=True)
     except RuntimeError as error:
         got = " ".join(str(error).split())[:200]
         raise invalid(name, "weights of the config's network", got, "Copy it again.") from None

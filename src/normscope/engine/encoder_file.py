@@ -114,7 +114,8 @@ def read_encoder(path: Path) -> tuple[EncoderConfig, Parts]:
     if "normscope" in metadata:
         config = _parsed(metadata["normscope"], str(path))
     elif beside.exists():
-        config = _parsed(beside.read_text(), str(beside))
+        check_file(beside, "a config", _TRAIN)
+        config = _parsed(beside.read_bytes(), str(beside))
     else:
         config = _of_run(RunFolder(path.parent))
     heads = list(config.layers)[1:]
@@ -136,7 +137,7 @@ def _file(path: Path) -> Path:
     return found[0]
 
 
-def _parsed(text: str, name: str) -> EncoderConfig:
+def _parsed(text: str | bytes, name: str) -> EncoderConfig:
     try:
         config: EncoderConfig = typed(EncoderConfig, json.loads(text), "config")
         sizes = (config.side, *config.layers.values())

@@ -145,7 +145,7 @@ def made_with(dataset: str, data_root: Path | None = None) -> dict[str, Any]:
     return {
         "normscope": versions()["normscope"],
         "human_labels": sorted(evaluate_norms.human_files(dataset, root)),
-        "novel": data.others_there(dataset, root),
+        "novel": data.datasets_new_to(dataset, root),
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from normscope._checks import invalid
 from normscope._files import whole_file
 from normscope.engine.encoder_file import EncoderConfig, read_encoder, saved
 from normscope.engine.run_folder import RunResult
+
+HUB_FILES = ("README.md", "config.json", "model.safetensors")
 
 _CARD = """\
 ---
@@ -57,7 +61,7 @@ Trained with this spec:
 """
 
 
-def write_hub_folder(run: Path | str, folder: Path | str) -> Path:
+def write_hub_folder(run: Path | str, folder: Path | str, *, force: bool = False) -> Path:
     """Write README.md, config.json and model.safetensors, which `load_encoder` takes.
 
     Of a dataset of your own, its folder's name is written, not its path.
@@ -65,25 +69,38 @@ def write_hub_folder(run: Path | str, folder: Path | str) -> Path:
     Args:
         run: the folder of a finished run.
         folder: a new or empty one.
+        force: take also one that holds these files, which are replaced, and hidden ones.
 
     Returns:
         The folder.
     """
     result, folder = RunResult.load(run), Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise invalid("folder", "new or empty", str(folder), "Name another.")
+    _check_folder(folder, force=force)
     config, parts = read_encoder(result.folder)
     config = replace(config, spec={**config.spec, "data": _without_path(result.spec.data)})
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {
-        "README.md": _card(config, result).encode(),
-        "config.json": (json.dumps(asdict(config), indent=1) + "\n").encode(),
-        "model.safetensors": saved(parts, config),
-    }
-    for name, content in contents.items():
-        with whole_file(folder / name) as partial:
-            partial.write_bytes(content)
+    contents = (
+        _card(config, result).encode(),
+        (json.dumps(asdict(config), indent=1) + "\n").encode(),
+        saved(parts, config),
+    )
+    with ExitStack() as stack:  # on leaving it, all get their names
+        for name, content in zip(HUB_FILES, contents, strict=True):
+            stack.enter_context(whole_file(folder / name)).write_bytes(content)
     return folder
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that is in use, except with `force` for an earlier export."""
+    if folder.is_dir():
+        names = [path.name for path in folder.iterdir()]
+        ours = all(name in HUB_FILES or name.startswith(".") for name in names)
+        if not names or (force and ours):
+            return
+    elif not os.path.lexists(folder):
+        return
+    advice = "Name another, or replace an earlier export by --force (force=True)."
+    raise invalid("folder", "new or empty", str(folder), advice)
 
 
 def _without_path(data: str) -> str:

@@ -84,7 +84,8 @@ class Loop:
             raise invalid("method", "one that learns without classes", spec.method, advice)
         _check_processes(method, spec, processes)
         invariant = invariant_names(method, images.side)
-        method.to(fabric.device)
+        # widened before the average takes its weights: `setup` would replace them
+        method.to(fabric.device, torch.float64 if spec.precision == "64" else torch.float32)
         self.method = cast(Method, synchronised(method)) if processes > 1 else method
         self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.average = Average(self.method, spec.average) if spec.average else None
@@ -226,7 +227,8 @@ class Loop:
     def say_stopping(self) -> None:
         """Say that the run stops after the step in progress, which may take minutes."""
         if self.telemetry:
-            self.telemetry.say("finishing the step, then saving; once more stops without saving")
+            again = "press Ctrl-C again to stop without saving"
+            self.telemetry.say(f"finishing the step, then saving; {again}")
 
     def _stop(self, interrupts: Interrupts) -> None:
         self._save()

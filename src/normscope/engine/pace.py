@@ -46,9 +46,9 @@ def in_words(seconds: float) -> str:
     """A rough time as text.
 
     >>> [in_words(s) for s in (3, 80, 250, 6000, 400_000)]
-    ['some 10 seconds', 'some 2 minutes', 'some 5 minutes', 'some 2 hours', 'some 5 days']
+    ['about 10 seconds', 'about 2 minutes', 'about 5 minutes', 'about 2 hours', 'about 5 days']
     """
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds > length:
-            return f"some {-(-seconds // length):.0f} {unit}s"
-    return f"some {max(10, 10 * -(-seconds // 10)):.0f} seconds"
+            return f"about {-(-seconds // length):.0f} {unit}s"
+    return f"about {max(10, 10 * -(-seconds // 10)):.0f} seconds"

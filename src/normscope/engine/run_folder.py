@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from normscope._checks import invalid
 from normscope._environment import hardware, versions
-from normscope._files import whole_file, without_nan
+from normscope._files import exclusive, whole_file, without_nan
 from normscope.engine.differences import described, differences, extends, how_to_extend, is_length
 from normscope.engine.spec import RunSpec
 
@@ -56,6 +56,11 @@ class RunFolder:
         """The result; its presence marks the run as finished."""
         return self.path / "result.json"
 
+    @property
+    def evaluation(self) -> tuple[Path, ...]:
+        """What `normscope evaluate` writes."""
+        return tuple(self.path / n for n in ("evaluation.json", "embeddings.npz", "gallery.npz"))
+
     def spec(self) -> RunSpec:
         """The spec of the run in this folder."""
         return self._about()[0]
@@ -99,13 +104,14 @@ class RunFolder:
             ValueError: if it holds another run, or this one and `resume` is false.
         """
         known = self.spec_file.exists()
-        if known and resume and extends(self.spec(), spec):
-            self._extend(spec)
         if known:
-            if found := differences(self.spec(), spec):
+            old = self.spec()
+            longer = resume and extends(old, spec)
+            found = {} if longer else differences(old, spec)
+            if found:
                 advice = "Name another folder, or remove this one."
-                if is_length(found):
-                    advice = how_to_extend(self.spec(), spec)
+                if is_length(found) and spec.epochs > old.epochs:
+                    advice = how_to_extend(old, spec)
                 got = f"{self.path}, whose run has {described(found)}"
                 raise invalid("folder", "empty or this run's", got, advice)
             self.check_data(checksum)
@@ -114,6 +120,8 @@ class RunFolder:
                 if self.result_file.exists():
                     advice = "The run is finished. Name another folder to train it again."
                 raise invalid("folder", "new", str(self.path), advice)
+            if longer:
+                self._extend(spec)
         for partial in self.path.glob(".*.partial"):  # of a process that was killed
             partial.unlink()
         if known:
@@ -131,12 +139,17 @@ class RunFolder:
 
     def _extend(self, spec: RunSpec) -> None:
         """Make this the folder of a longer run, whose first epochs are there."""
+        if self.result_file.exists() and not self.checkpoint.exists():
+            advice = "Without it no run goes on. Name another folder to train from the start."
+            raise invalid("folder", "a run with its checkpoint", str(self.path), advice)
         about = json.loads(self.spec_file.read_text())
         hashes = [*self.shorter_hashes(), about["hash"]]
         about |= {"spec": spec.to_dict(), "hash": spec.hash, "shorter_hashes": hashes}
-        self.result_file.unlink(missing_ok=True)  # it is not finished any more
         with whole_file(self.spec_file) as partial:
             partial.write_text(json.dumps(about, indent=1) + "\n")
+            # what was found of the shorter run; the longer one is not finished
+            for file in (self.result_file, *self.evaluation):
+                file.unlink(missing_ok=True)
 
     def shorter_hashes(self) -> list[str]:
         """What named this run before it was extended, whose checkpoint may still be there."""
@@ -157,21 +170,14 @@ class RunFolder:
             if set(self.path.iterdir()) - begun and not self.spec_file.exists():
                 advice = "Name another folder."
                 raise invalid("folder", "empty or a run's", str(self.path), advice)
-            f = (self.path / ".lock").open("w")
+            f = exclusive(self.path / ".lock")
         except OSError as error:
             got = f"{self.path}: {error.strerror}"
             raise invalid("folder", "one that can be written to", got, "Name another.") from None
-        try:
-            import fcntl
-
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows, where nothing is locked
-            pass
-        except OSError:
-            f.close()
+        if f is None:
             advice = "Wait for the other process, or stop it."
             error = invalid("folder", "unused by other processes", str(self.path), advice)
-            raise InUseError(str(error)) from None
+            raise InUseError(str(error))
         return f
 
     def read_metrics(self) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ class Telemetry:
         self._loggers: list[Logger] = []
         self._jsonl: Jsonl
         self._bar: ProgressBar | None = None
-        self._told: tuple[dict[str, Any], Tensor] | None = None  # place and loss of a log point
+        self._waiting: tuple[dict[str, Any], Tensor] | None = None  # place and loss of a log point
 
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that has lost part of its first `size` bytes."""
@@ -99,14 +99,14 @@ class Telemetry:
 
     def log_point(self, place: Mapping[str, Any], *, lr: float, loss: Tensor) -> None:
         """Send the observations to the host, to be written later."""
-        self._told = ({**place, "lr": lr}, on_host(loss))
+        self._waiting = ({**place, "lr": lr}, on_host(loss))
         self.monitor.ship()
 
     def flush(self) -> None:
         """Write the observations, and the alarms that they raised."""
-        if self._told is None:
+        if self._waiting is None:
             return
-        (place, loss), self._told = self._told, None
+        (place, loss), self._waiting = self._waiting, None
         before = len(self.monitor.alarms), len(self.monitor.withdrawn)
         records = self.monitor.records()  # which waits until they, and the loss, are there
         for record in records:

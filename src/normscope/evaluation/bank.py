@@ -83,6 +83,13 @@ class Bank:
                 progress(min(rows.stop, len(q)), len(q))
         return Neighbours(*(torch.cat(x) for x in zip(*parts, strict=True)))
 
+    def distance(self, q: Tensor, rows: Tensor) -> Tensor:
+        """One less the cosine of each query, (n, d), with its row of an exact bank, (n,)."""
+        if self._directions is None:
+            raise RuntimeError("a bank must be searched exactly to give its rows. Choose exact.")
+        bank = self._directions
+        return 1 - (q.to(bank.device) * bank[rows.to(bank.device)]).sum(1).cpu()
+
     def _search(self, q: Tensor, k: int) -> Neighbours:
         if self._directions is None:
             similarity, index = map(torch.from_numpy, self._index.search(q.cpu().numpy(), k))

@@ -42,7 +42,7 @@ class NormCallback(TrainerCallback):
     points. With several processes the numbers and alarms are those of the first one's rows.
 
     Its state is in each checkpoint's folder, and is read when training resumes from a folder in
-    `output_dir`; from elsewhere the monitor starts anew, and says so.
+    `output_dir`; from elsewhere the monitor starts from nothing, and says so.
 
     A `GradScale` is found in the embeddings' graph, so that there is no power to give. With
     accumulated gradients the last micro-batch is observed.

@@ -61,7 +61,7 @@ class ModuleOutputs:
         self.monitor = NormMonitor(weights=weights or None, layers=trained if self.layers else {})
         if self._state is not None:
             self.monitor.load_state_dict(self._state)
-            self._state = None  # a second training starts anew
+            self._state = None  # a second training starts from nothing
         self.monitor.step = step
         self.monitor.start()
         modules = dict(network.named_modules())

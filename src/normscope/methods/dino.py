@@ -55,6 +55,7 @@ class DINO(Method):
         net="vit_micro",
         lr=4e-3,  # .001 at batch 64: a thousand steps are few for Adam
     )
+    SPANS_RUN = True
 
     def __init__(
         self,
@@ -110,8 +111,6 @@ class DINO(Method):
         mean = _mean_over_processes(teacher.mean((0, 1)))
         self.center.copy_(self.center.where(self.started, mean))
         self.started.fill_(True)
-
-    SPANS_RUN = True
 
     def after_step(self, progress: float) -> None:
         """Let the teacher follow."""

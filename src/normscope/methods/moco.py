@@ -124,6 +124,7 @@ class MoCoV3(Method):
         lr=4e-3,  # .001 at batch 64: a thousand steps are few for Adam
     )
     HAS_PREDICTOR = True
+    SPANS_RUN = True
 
     def __init__(
         self,
@@ -156,8 +157,6 @@ class MoCoV3(Method):
         tau = self.temperature
         both = cross_info_nce(q1, k1, temperature=tau) + cross_info_nce(q2, k2, temperature=tau)
         return StepOutput(2 * tau * both, q, k, h)  # 2 tau: MoCo v3, Algorithm 1
-
-    SPANS_RUN = True
 
     def after_step(self, progress: float) -> None:
         """Let the key encoder follow."""

@@ -119,7 +119,7 @@ def range_test(
         module: holds all that the steps change: network, heads, momentum copies.
         after: called after each of the optimizer's steps, as for a momentum copy.
         steps: at most.
-        progress: is told the number of steps done, and `steps`.
+        progress: called with the number of steps done, and `steps`.
 
     Raises:
         ValueError: if the first loss is not finite, no layer turns, or there are too few steps for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from normscope._files import whole_file
 from normscope.report.figures import style
 
 Mark = Literal["best", "yes", "no", "open"]
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _LONG = 40  # characters: a cell of so many is given room
 _OURS = b'<meta name="generator" content="normscope">'
 
@@ -106,6 +108,7 @@ class Page:
             loader=loader,
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_without_controls,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -120,6 +123,15 @@ class Page:
         text = self.render()
         with whole_file(path) as partial:
             partial.write_text(text, encoding="utf-8")
+
+
+def _without_controls(value: object) -> object:
+    r"""Text with its control characters, which no page may hold, as escapes.
+
+    >>> print(_without_controls("a\x1b[31m"))
+    a\x1b[31m
+    """
+    return _CONTROLS.sub(lambda c: ascii(c[0])[1:-1], value) if type(value) is str else value
 
 
 def is_page(path: Path) -> bool:

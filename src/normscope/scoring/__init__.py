@@ -4,9 +4,9 @@ from normscope.confidence import LEAST
 from normscope.scoring.arrays import as_source, blocks_of
 from normscope.scoring.batches import score_batch
 from normscope.scoring.blocks import Source
-from normscope.scoring.drift import Drift, Quantity, Window, drift, drift_by
+from normscope.scoring.drift import WINDOWS, Drift, Quantity, Window, drift, drift_by
 from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
-from normscope.scoring.kept import kept_rows, texts_at, write_kept
+from normscope.scoring.kept import check_kept, kept_rows, texts_at, write_kept
 from normscope.scoring.ray_engine import connected, open_on_ray
 from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.reference import (
@@ -25,6 +25,7 @@ __all__ = [
     "LEAST",
     "REFERENCE_ROWS",
     "TEST",
+    "WINDOWS",
     "Drawn",
     "Drift",
     "FittedReference",
@@ -39,6 +40,7 @@ __all__ = [
     "as_source",
     "blocks_of",
     "change_in",
+    "check_kept",
     "check_out",
     "connected",
     "default_out",

@@ -52,7 +52,7 @@ def as_source(
     else:
         constraint = "an array (n, d), an Arrow table, or an iterable of blocks of rows"
         raise invalid(_NAME, constraint, described(rows), "Open files with open_embeddings.")
-    if source.rows < 2 or source.d < 1:
+    if source.rows < 1 or source.d < 1:
         raise too_few(_NAME, (source.rows, source.d))
     if not covariates:
         return source

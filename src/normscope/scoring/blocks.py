@@ -22,6 +22,7 @@ _MOST_ROWS = 1 << 16
 LONGEST_ID = 1024  # characters: 65,536 of them are held at once
 TEXT_SHOWN = 300  # characters of a row's text
 TIME = ": time"  # after the name of a column of times, which are read as seconds from 1970
+_UNSIGNED = "unsigned integers of 64 bits"
 _AGAIN = "Write it again."
 # Sums of squares beyond these may have lost digits, or overflowed.
 _SAFE = {np.dtype("f4"): (1e-30, 1e38), np.dtype("f8"): (1e-280, 1e300)}
@@ -86,9 +87,9 @@ def check_shape(path: str, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def too_few(path: str, shape: tuple[int, int]) -> ValueError:
-    """The error for a shape (n, d) without two rows of one entry."""
-    advice = "There is nothing to compare."
-    return invalid(path, "at least two rows of at least one entry", f"{shape}", advice)
+    """The error for a shape (n, d) without a row of one entry."""
+    advice = "There is nothing to score."
+    return invalid(path, "at least one row of at least one entry", f"{shape}", advice)
 
 
 def damaged(path: str, error: Exception | str) -> ValueError:
@@ -106,14 +107,16 @@ def not_floating(path: str, kind: str) -> ValueError:
 
 
 def checked_ids(path: str, ids: np.ndarray) -> np.ndarray:
-    """Ids as they are, if they are integers, or strings that a file can hold.
+    """Ids as int64, or uint64 as they are, or strings that a file can hold.
+
+    Shards may have integers of different widths; a file that is written has one.
 
     Args:
         path: in errors.
         ids: integers, or strings as objects, (n,).
     """
     if ids.dtype.kind in "iu":
-        return ids
+        return ids.astype(np.uint64 if id_kind(ids.dtype) == _UNSIGNED else np.int64)
     try:
         longest = max(map(len, ids), default=0)
         "".join(ids).encode()
@@ -124,6 +127,17 @@ def checked_ids(path: str, ids: np.ndarray) -> np.ndarray:
         constraint = f"of at most {LONGEST_ID:,} characters"
         raise invalid(f"id of {path}", constraint, f"{longest:,}", "Use a shorter name.")
     return ids
+
+
+def id_kind(numbers: np.dtype) -> str:
+    """What ids are, in words: no int64 holds all unsigned integers of 64 bits.
+
+    >>> id_kind(np.dtype("u8")), id_kind(np.dtype("u4")), id_kind(np.dtype("U9"))
+    ('unsigned integers of 64 bits', 'integers', 'strings')
+    """
+    if numbers.kind not in "iu":
+        return "strings"
+    return _UNSIGNED if numbers.kind == "u" and numbers.itemsize == 8 else "integers"
 
 
 def block_rows(row_bytes: int) -> int:

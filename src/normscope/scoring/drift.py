@@ -13,6 +13,7 @@ import torch
 from normscope._checks import invalid
 from normscope._sphere import unit
 from normscope.confidence import LEAST
+from normscope.confidence.measured import COPY
 from normscope.confidence.raw import alike, normalised
 from normscope.evaluation.bank import Bank
 from normscope.evaluation.inputs import tensor_of
@@ -24,6 +25,7 @@ from normscope.scoring.sample import Sample, keys_of
 from normscope.scoring.tally import counted, named
 
 ALPHA = 0.05
+WINDOWS = 6  # that `drift_by` makes
 NORM, NEIGHBOURS, DIRECTION = "norm", "neighbours", "direction"
 _DRAWN = 10_000  # rows of a window, at most
 _SAMPLE_BYTES = 1 << 28  # of all windows
@@ -38,9 +40,9 @@ class Quantity:
 
     Attributes:
         name: "norm"; "neighbours", the mean cosine with the five nearest rows of the first
-            window; "direction", where rows lie on the line between the mean directions of both
-            windows, in deviations of the first, the line being found on other rows; or a
-            covariate's.
+            window, a copy of the row left out; "direction", where rows lie on the line between
+            the mean directions of both windows, in deviations of the first, the line being found
+            on other rows; or a covariate's.
         levels: its 5, 25, 50, 75 and 95 % quantiles.
         distance: the largest difference of its distribution function from the first window's,
             from 0 to 1; None for that window itself.
@@ -155,7 +157,7 @@ def drift(
 
 
 def drift_by(
-    source: Source, by: str, *, windows: int = 6, progress: Progress | None = None
+    source: Source, by: str, *, windows: int = WINDOWS, progress: Progress | None = None
 ) -> Drift:
     """Compare later rows with the first ones, by a column of times.
 
@@ -306,9 +308,13 @@ def _directions(z: np.ndarray) -> torch.Tensor:
 
 
 def _similarity(bank: Bank, directions: torch.Tensor) -> np.ndarray:
-    """The mean cosine with the five nearest rows of the bank, (n,)."""
-    near = bank.nearest(directions, k=min(_NEAR, len(bank)))
-    return 1 - near.distance.double().mean(1).numpy()
+    """The mean cosine with the five nearest rows of the bank, (n,); one copy is left out.
+
+    So rows that are in both windows do not look nearer than others.
+    """
+    near = bank.nearest(directions, k=_NEAR + 1).distance.double()
+    copied = near[:, :1] < COPY
+    return 1 - near[:, 1:].where(copied, near[:, :-1]).mean(1).numpy()
 
 
 def _levels(x: np.ndarray) -> tuple[float, ...]:

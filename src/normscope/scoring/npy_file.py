@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from normscope._checks import invalid
-from normscope.scoring.blocks import LONGEST_ID, TIME, check_shape, damaged, not_floating
+from normscope.scoring.blocks import LONGEST_ID, TIME, check_shape, damaged, id_kind, not_floating
 from normscope.scoring.places import Place
 from normscope.scoring.raw import BROKEN, Column, RawSource
 from normscope.scoring.wanted import Wanted
@@ -136,7 +136,7 @@ def with_columns(
     names = {"id": (wanted.id, "iuU"), "text": (wanted.text, "U")}
     found = {key: column(name, kinds) for key, (name, kinds) in names.items() if name is not None}
     given = {name: column(name, "fiubM") for name in wanted.covariates}
-    kinds = [f"id: {kind_of(found['id'][1].numbers)}"] if "id" in found else []
+    kinds = [f"id: {id_kind(found['id'][1].numbers)}"] if "id" in found else []
     kinds += [name + TIME * (head.numbers.kind == "M") for name, (_, head) in given.items()]
     kinds += [wanted.text] if wanted.text else []
     return replace(
@@ -158,8 +158,3 @@ def check_column(path: str, name: str, head: Head, rows: int, kinds: str) -> Non
         got = f"{head.numbers.itemsize:,} bytes a row"
         constraint = f"of at most {widest:,} bytes, and not empty"
         raise invalid(f"{name} of {path}", constraint, got, "Use shorter strings.")
-
-
-def kind_of(numbers: np.dtype) -> str:
-    """What ids are, in a word."""
-    return "integers" if numbers.kind in "iu" else "strings"

@@ -33,6 +33,9 @@ BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError),
 )
 
+_LASTS = {"W": 604_800, "D": 86_400, "h": 3600, "m": 60}  # seconds
+_TICKS = {unit: 1e3 ** (i + 1) for i, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"))}
+
 
 @dataclass(frozen=True)
 class Column:
@@ -92,9 +95,9 @@ class RawSource(Source):
                 yield Block(norms, status, z, ids, columns_given, texts)
 
     def _words(self, values: np.ndarray | None) -> np.ndarray | None:
-        """Strings as objects, which take what they need; integers as a copy."""
+        """Strings as objects, which take what they need."""
         if values is None or values.dtype.kind in "iu":
-            return None if values is None else values.copy()
+            return values
         codes = values.view(f"{values.dtype.byteorder}u4")
         if codes.max(initial=0) > sys.maxunicode:  # numpy would make a string of it all the same
             raise damaged(self.path, f"a character of code {codes.max():,}")
@@ -137,5 +140,9 @@ def _number(values: np.ndarray) -> np.ndarray:
     """Numbers as float64; times as seconds from 1970, NaN where there is none."""
     if values.dtype.kind != "M":
         return values.astype(np.float64)
-    seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
+    unit, count = np.datetime_data(values.dtype)
+    if unit in ("Y", "M"):
+        return _number(values.astype("datetime64[D]"))
+    # not by casts, which overflow in years far away
+    seconds = values.astype(np.int64) * float(count * _LASTS.get(unit, 1)) / _TICKS.get(unit, 1)
     return np.where(np.isnat(values), np.nan, seconds)

@@ -80,7 +80,7 @@ def open_embeddings(
     found = [open_place(place, wanted) for place in places]
     parts = [part for part in found if part.rows]
     rows = sum(part.rows for part in parts)
-    if rows < 2:
+    if not rows:
         raise too_few(found[0].path, (rows, found[0].d))
     if len(parts) == 1:
         return parts[0]

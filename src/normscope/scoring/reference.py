@@ -24,7 +24,9 @@ from normscope.scoring.tally import counted, named
 Progress = Callable[[int, int], None]
 Columns = dict[str, np.ndarray]
 
+BESIDE = ("own", "copy")  # columns of bools that are counted, and not written
 REFERENCE_ROWS = 50_000  # that neighbours are looked for among
+_ROUNDED = 1e-3  # of a norm, to float16
 _TRUST_ROWS = 10_000  # for the AUROC of norms
 _BAD_ROWS = 10_000
 _SAMPLE_BYTES = 1 << 28  # of rows that are drawn: 50,000 of 1,342 float32
@@ -39,12 +41,17 @@ class FittedReference:
         norm_mean: of the rows it was fitted on; None if it was loaded.
         left_out: status -> rows of the reference that were left out.
         notes: what to know of how it was drawn, one a line.
+        places: the rows of its source that neighbours are looked for among, ascending, (m,); None
+            if it was loaded, or by the norm alone.
+        norms: of these rows, (m,).
     """
 
     confidence: NormConfidence | EmbeddingTrust
     norm_mean: float | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    places: np.ndarray | None = field(default=None, repr=False, compare=False)
+    norms: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @property
     def delivers(self) -> Literal["score", "confidence"]:
@@ -85,27 +92,48 @@ class FittedReference:
             return [f"Warning: {line}" for line in found.verdict.warnings]
         return list(found.warnings)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block, start: int | None = None) -> Columns:
         """Norm, score, novelty, confidence if there is one, and status, (n,) each.
 
         The score is in [0, 1], higher for rows like the reference: by the norm alone, the share
         of the reference with smaller norms; else the p-value of the novelty, the share of
         held-out rows of the reference that look newer.
+
+        Args:
+            block: of rows.
+            start: the number of its first row, if it is of a stream: a row that is the reference's
+                own of that number is compared with the others. `own` and `copy` are columns then,
+                as `EmbeddingTrust.judged` gives them.
         """
         status = with_covariates(block)
-        given = block.covariates or None
+        given, beside = block.covariates or None, {}
         if isinstance(self.confidence, NormConfidence):
             score, novelty = self.confidence.scored_norms(block.norms, given)
             found = {"score": score, "novelty": novelty}
         else:
-            found = self.confidence.judged(block.z, given)
+            own = None if start is None else self._own(start, block.norms)
+            found = self.confidence.judged(block.z, given, own=own)
+            beside = {name: found.pop(name) for name in BESIDE}
             outside = found.pop("outside").astype(bool)
             status = np.where((status == OK) & outside, OUTSIDE, status).astype(np.uint8)
             blank = (status != OK) & (status != OUTSIDE)
             found = {name: np.where(blank, np.nan, column) for name, column in found.items()}
             found = {"score": np.exp2(-found["novelty"]), **found}
+            beside = {name: column & ~blank for name, column in beside.items()}
         narrow = {name: column.astype(np.float32) for name, column in found.items()}
-        return {"norm": block.norms, **narrow, "status": status}
+        columns = {"norm": block.norms, **narrow, "status": status}
+        return columns if start is None else {**columns, **beside}
+
+    def _own(self, start: int, norms: np.ndarray) -> np.ndarray | None:
+        """Which of its rows has each one's number and norm, (n,), -1 where none has."""
+        if self.places is None or self.norms is None:
+            return None
+        found = np.full(len(norms), -1)
+        first, last = np.searchsorted(self.places, [start, start + len(norms)])
+        at = self.places[first:last] - start
+        same = np.abs(norms[at] / self.norms[first:last] - 1) < _ROUNDED
+        found[at[same]] = np.arange(first, last)[same]
+        return found
 
     def share_up_to(self, norms: np.ndarray) -> np.ndarray | None:
         """The share of the reference with at most these norms, (n,); None where unknown."""
@@ -206,7 +234,7 @@ def fit_trust(
     if len(known) < usable:
         drawn = f"{len(known):,} of its {usable:,} rows, drawn by seed 0"
         notes = (f"The reference is {drawn}.",)
-    return FittedReference(trust, mean, named(counts), notes)
+    return FittedReference(trust, mean, named(counts), notes, places, known.norms)
 
 
 def load_reference(path: Path | str) -> FittedReference | None:

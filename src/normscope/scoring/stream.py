@@ -14,7 +14,7 @@ import numpy as np
 from normscope._checks import invalid
 from normscope.confidence import EmbeddingTrust, check_not_normalised
 from normscope.scoring.blocks import Block, Source
-from normscope.scoring.reference import FittedReference, Progress
+from normscope.scoring.reference import BESIDE, FittedReference, Progress
 from normscope.scoring.sample import joined
 from normscope.scoring.spread import Columns, Parcel, Spread
 from normscope.scoring.tally import Summary, Tally
@@ -37,9 +37,10 @@ def score_file(
     """Write id, norm, score, novelty, confidence if there is one, and status of every row.
 
     Rows are read in one thread while those before them are scored and written. Rows without a
-    norm, or with a covariate that is not finite, get NaN and their status. If two rows have one
-    id, if many that follow each other were normalised, or if the file ends too soon, nothing is
-    written.
+    norm, or with a covariate that is not finite, get NaN and their status. A row that is the
+    reference's own, of the same number, is compared with the reference's others. If two rows
+    have one id, if many that follow each other were normalised, or if the file ends too soon,
+    nothing is written.
 
     Args:
         source: of raw embeddings, with the covariates the reference was fitted with.
@@ -63,9 +64,10 @@ def score_file(
                 seen[rows] = _hashes(ids)
             if reference.raw:
                 check_not_normalised(str(source.path), block.norms)
+            beside = {name: found.pop(name) for name in BESIDE if name in found}
             columns = {"id": ids, **found}
             writer.write(columns)
-            tally.add(columns, block.texts)
+            tally.add(columns | beside, block.texts)
             if watch is not None:
                 watch(columns[reference.delivers])
             start = rows.stop
@@ -75,11 +77,6 @@ def score_file(
     return tally.summary(reference.share_up_to)
 
 
-def scored(block: Block, reference: FittedReference) -> Columns:
-    """Norm, score, novelty, confidence if there is one, and status of a block's rows, (n,) each."""
-    return reference.columns(block)
-
-
 @dataclass(frozen=True)
 class _Scored:
     """What comes back of a block where others score it: all but the rows themselves."""
@@ -87,14 +84,13 @@ class _Scored:
     reference: FittedReference
 
     def __call__(self, block: Block, start: int) -> Parcel:
-        del start
-        return Parcel(block, scored(block, self.reference), None)
+        return Parcel(block, self.reference.columns(block, start), None)
 
 
 def _batches(
     source: Source, reference: FittedReference
 ) -> Generator[tuple[Block, Columns], None, None]:
-    """Rows without their embeddings, and the columns of `scored`, many rows at a time."""
+    """Rows without their embeddings, and their columns, many rows at a time."""
     whole = isinstance(reference.confidence, EmbeddingTrust)
     least = _JUDGED_ROWS if whole else _MERGED_ROWS
     if isinstance(source, Spread):
@@ -105,8 +101,10 @@ def _batches(
         return
     # without the rows where norms alone are compared: a view, even of none, keeps all alive
     blocks = (replace(b, z=b.z.copy() if whole else _NO_ROWS) for b in source.blocks())
+    start = 0
     for block in _ahead(joined(parts) for parts in _merged(blocks, least)):
-        yield block, scored(block, reference)
+        yield block, reference.columns(block, start)
+        start += len(block)
 
 
 def _merged(parts: Iterator[_T], least: int) -> Iterator[list[_T]]:

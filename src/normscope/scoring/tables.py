@@ -21,6 +21,7 @@ from normscope.scoring.blocks import (
     block_rows,
     check_shape,
     checked_ids,
+    id_kind,
     norms_and_status,
     not_floating,
 )
@@ -30,6 +31,8 @@ from normscope.scoring.wanted import Wanted, chosen
 Records = Callable[[list[str], int], Iterator[Any]]
 
 _AGAIN = "Write it again."
+_TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a time, in a second
+_TICKS |= {"date32[day]": 1 / 86_400, "date64[ms]": 1e3}
 _USUAL = ("embedding", "embeddings")
 
 
@@ -280,11 +283,12 @@ def _covariate(path: str, name: str, column: Any) -> np.ndarray:
 
     column = _decoded(column)
     if is_time(column.type):
-        column = column.cast("timestamp[us]", safe=False).cast("int64").cast("float64", safe=False)
-        return _numbers(column) / 1e6
+        per_second = _TICKS[getattr(column.type, "unit", str(column.type))]
+        whole = "int32" if t.is_date32(column.type) else "int64"
+        return _numbers(column.cast(whole).cast("float64", safe=False)) / per_second
     if not any(fits(column.type) for fits in (t.is_floating, t.is_integer, t.is_boolean)):
-        advice = "A covariate is one number a row."
-        raise invalid(f"{name} of {path}", "numeric", str(column.type), advice)
+        advice = "Give each row one; dates as text are none."
+        raise invalid(f"{name} of {path}", "a number or a time", str(column.type), advice)
     return _numbers(column.cast("float64", safe=False)).astype(np.float64)
 
 
@@ -327,11 +331,13 @@ def is_time(kind: Any) -> bool:
 
 
 def _id_kind(kind: Any) -> str | None:
-    """Whether ids are integers or strings; None for what can't be an id."""
+    """What ids are, in a word; None for what can't be an id."""
     import pyarrow.types as t
 
     kind = kind.value_type if t.is_dictionary(kind) else kind
-    return "strings" if is_text(kind) else "integers" if t.is_integer(kind) else None
+    if is_text(kind):
+        return "strings"
+    return id_kind(np.dtype(kind.to_pandas_dtype())) if t.is_integer(kind) else None
 
 
 def _is_fixed(kind: Any) -> bool:

@@ -68,6 +68,8 @@ class Summary:
         highest: the ten rows to trust most, by what is delivered, the first first.
         lowest: the ten to trust least, the last first.
         delivers: the column that they are ranked by.
+        own: rows that are the reference's, each compared with the others of it.
+        copies: other rows that have a copy in the reference.
     """
 
     rows: int
@@ -80,6 +82,8 @@ class Summary:
     highest: list[Row]
     lowest: list[Row]
     delivers: Literal["score", "confidence"]
+    own: int = 0
+    copies: int = 0
 
     @property
     def scored(self) -> int:
@@ -98,6 +102,7 @@ class Tally:
         self._delivers: Literal["score", "confidence"] = delivers
         self._statuses: Counter[int] = Counter()
         self._total, self._low = 0.0, 0
+        self._own, self._copies = 0, 0
         self._norms = np.zeros(_BINS, np.int64)
         self._scores = np.zeros(_SCORE_BINS, np.int64)
         self._confidences = np.zeros(_SCORE_BINS, np.int64)
@@ -123,6 +128,9 @@ class Tally:
         norms, score = columns["norm"][fine], columns["score"][fine]
         self._total += float(norms.sum())
         self._low += int((score < _UNUSUAL).sum())
+        if "own" in columns:
+            self._own += int(columns["own"].sum())
+            self._copies += int((columns["copy"] & ~columns["own"]).sum())
         self._norms += np.bincount(_bin_of(norms), minlength=_BINS)
         self._scores += _steps(score)
         if "confidence" in columns:
@@ -135,6 +143,8 @@ class Tally:
         self._statuses.update(other._statuses)
         self._total += other._total
         self._low += other._low
+        self._own += other._own
+        self._copies += other._copies
         self._norms += other._norms
         self._scores += other._scores
         self._confidences += other._confidences
@@ -156,6 +166,8 @@ class Tally:
             highest=self._highest.rows,
             lowest=self._lowest.rows,
             delivers=self._delivers,
+            own=self._own,
+            copies=self._copies,
         )
 
     def _histogram(self, share_up_to: ShareUpTo) -> Histogram:

@@ -71,8 +71,10 @@ class _Tables:
         self._stream.close()
 
     def abandon(self) -> None:
-        with suppress(OSError):  # the disk may be full
-            self._stream.close()
+        # what is deleted unclosed would be closed then, and print a traceback
+        for opened in (self._file, self._stream):
+            with suppress(Exception):  # the disk may be full
+                opened.close()
 
 
 def _parquet(stream: IO[bytes], schema: Any) -> Any:

@@ -79,7 +79,7 @@ class _Inventory(Sweep):
 
 
 def seeds_to_decide(claim: Claim, seeds: int) -> int | None:
-    """How many seeds would probably decide an open claim; None if no number of them can be told.
+    """How many seeds would probably decide an open claim; None if that is unknown.
 
     The interval is taken to shrink with the square root of the seeds, and the mean to stay about
     where it is: at an edge of its region no number of seeds decides. The true noise, and so the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from normscope_paper.harness.cells import RunTable
 from normscope_paper.harness.claims import NOT_IN_PAPER, Claim, tally
 from normscope_paper.harness.registry import EXPERIMENTS, caption, file_of, load
 from normscope_paper.harness.results import SCALES, Made, Results
+from normscope_paper.harness.statements import lines
 from normscope_paper.harness.sweep import datasets_at, spec_at
 
 HEADING = "# Results\n\nComputed by `normscope reproduce`"
@@ -115,9 +116,25 @@ def results_markdown(folder: Path) -> str:
         heading=HEADING,
         overview=_overview(judged),
         totals=_totals(judged),
+        statements=statements_table(judged),
         effects=_effects(judged),
         sections=[_section(one, earlier) for one in judged],
     )
+
+
+def statements_table(judged: Sequence[Judged], page: str = "") -> str:
+    """What holds of the paper, a line for each of its statements, as a Markdown table.
+
+    Args:
+        judged: stored results with their claims.
+        page: the address of the page with their sections, if it is another one.
+    """
+    sections = {results.experiment: f"{page}#{_anchor(_heading(results))}" for results, _ in judged}
+    rows = [
+        (f"[{place}]({sections[name]})", *row, f"**{verdict}**")
+        for name, place, *row, verdict in lines(judged)
+    ]
+    return _markdown(("in the paper", "statement", "paper", "ours", "trained", "verdict"), rows)
 
 
 def claims_table(claims: list[Claim]) -> str:
@@ -133,9 +150,9 @@ def _overview(judged: list[Judged]) -> str:
     """One row for each experiment, with its verdict counts."""
     rows = []
     for results, claims in judged:
-        experiment, title = load(results.experiment), heading_of(results)
+        experiment = load(results.experiment)
         counts = [str(n or "-") for n in tally(claims).values()]
-        link = f"[{experiment.TITLE}](#{_anchor(f'{title} {_scale(results)}')})"
+        link = f"[{experiment.TITLE}](#{_anchor(_heading(results))})"
         code = f"[`{results.experiment}`](../src/{file_of(results.experiment)})"
         row = (experiment.PLACE, link, code, results.scale)
         rows.append((*row, *counts))
@@ -151,8 +168,9 @@ def _overview(judged: list[Judged]) -> str:
     return _markdown(head, rows)
 
 
-def _scale(results: Results) -> str:
-    return "" if results.scale == "paper" else f"({results.scale})"
+def _heading(results: Results) -> str:
+    scale = "" if results.scale == "paper" else f" ({results.scale})"
+    return heading_of(results) + scale
 
 
 def _anchor(heading: str) -> str:
@@ -203,7 +221,7 @@ def _section(judged: Judged, earlier: Mapping[str, EarlierVersion]) -> dict[str,
     more = getattr(load(results.experiment), "MORE", {})
     tables = results.read(lambda r: tables_markdown(r, more)) if "cells" in results.data else []
     return {
-        "heading": f"{heading_of(results)} {_scale(results)}".strip(),
+        "heading": _heading(results),
         "caption": caption_of(results),
         "figure": f"figures/{results.experiment}.{results.scale}.png",
         "tables": [*tables, claims_table(claims)],

@@ -37,14 +37,14 @@ def run(scale: Scale, seed: int, seeds: int) -> Results:
     bounds = {kind: step_gain_bound(phi, 1.0, g, kind=kind) for kind in ("paper", "valid")}
     rounding = 1e-12
     beyond = {kind: gain > bound * (1 + 1e-9) + rounding for kind, bound in bounds.items()}
-    told = printed_bound_fails(phi, 1.0, g) == (gain >= bounds["paper"])
+    foreseen = printed_bound_fails(phi, 1.0, g) == (gain >= bounds["paper"])
     angle = torch.linspace(0, math.pi, 181, dtype=torch.float64)
     data = {
         "cases": gain.numel(),
         "beyond": {kind: float(b.double().mean()) for kind, b in beyond.items()},
         "largest": {kind: float((gain / b).max()) for kind, b in bounds.items()},
         "formula_error": float((gain - step_gain(phi, 1.0, g)).abs().max()),
-        "told": float(told.double().mean()),
+        "foreseen": float(foreseen.double().mean()),
         "angle": rounded(angle),
         "gain": rounded(step_gain(angle, 1.0, 1.0)),
         "paper": rounded(step_gain_bound(angle, 1.0, 1.0, kind="paper")),
@@ -91,8 +91,8 @@ def check(results: Results) -> list[Claim]:
         ),
         Claim.exact(
             "The printed bound fails just where cos(phi) < 0 and g sin^2(phi) <= -cos(phi) "
-            "(share of cases told right)",
-            data["told"],
+            "(share of cases foreseen)",
+            data["foreseen"],
             (0.999, 1.0),
             paper=NOT_IN_PAPER,
             recipe="corrected",

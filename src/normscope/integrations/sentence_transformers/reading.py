@@ -85,7 +85,7 @@ def raw_embeddings(
 
 
 class NormEvaluator(BaseEvaluator):
-    """Reports norms while a model trains and, given novel texts, how well they are told apart.
+    """Reports norms while a model trains and, given novel texts, how well they are separated.
 
     Every second text is the reference of an `EmbeddingTrust`, the others are compared with the
     novel ones. Give it to `SentenceTransformerTrainer`, or call it with a model. It returns:
