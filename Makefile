@@ -51,8 +51,11 @@ bench: $(VENV)/.bench  ## measure against peers; writes benchmarks/results/ and 
 	$(BIN)/python benchmarks/texts.py wordllama --out texts/wordllama.npz
 	$(BIN)/python benchmarks/trust.py --texts texts/wordllama.npz
 
-docs: $(VENV)/.docs  ## build the documentation into site/
+docs: $(VENV)/.docs  ## run the code of docs/, build site/, check its links, look at its pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n 2 src
+	$(BIN)/python docs/links.py site
+	$(BIN)/python docs/look.py site
 
 $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra into $(VENV)"
@@ -60,4 +63,4 @@ $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(STAMP)
 	@touch $@
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) site demo runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .executed demo runs .pytest_cache .ruff_cache .hypothesis

@@ -1,47 +1,83 @@
-"""mkdocs hooks: the reference from the docstrings, formulas as MathML, which needs no script, and
-the figures of results/.
+"""mkdocs hooks: executed pages, the reference from docstrings and `--help`, formulas as MathML,
+which needs no script, and the figures of results/.
 
-A line `::: normscope.losses` in a page becomes every public name of that module, each with its
-signature and docstring. That and the formulas happen before Markdown is read, so that it mistakes
-neither the underscores of a formula nor the prompt of a doctest for markup.
+A line of a page becomes
+
+- `::: normscope.losses`: that module's docstring, and each public name with its signature,
+  docstring and, of a class, its methods;
+- `::: normscope train`: what that command's `--help` prints;
+- `::: examples/plain_loop.py`: that script with what it printed and drew (`executed.py`).
+
+All of it happens before Markdown is read, so that it mistakes neither the underscores of a formula
+nor the prompt of a doctest for markup.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import io
 import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 from latex2mathml.converter import convert  # pyright: ignore[reportMissingImports]
+from mkdocs.exceptions import PluginError  # pyright: ignore[reportMissingImports]
 from mkdocs.structure.files import File, Files  # pyright: ignore[reportMissingImports]
+
+from normscope.cli import app
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import executed
 
 _FIGURES = re.compile(r"\]\((?:\.\./)*results/figures/")  # also shown where no site is built
 
-_CODE_OR_FORMULA = re.compile(r"```.*?```|`[^`\n]*`|\$([^$]+)\$", re.DOTALL)
-_SECTION = re.compile(r"(?m)^(Args|Returns|Raises):\n((?:[ ]{4}.*\n?|\n)+)")
+_CODE_OR_FORMULA = re.compile(r"```.*?```|<pre.*?</pre>|`[^`\n]*`|\$([^$]+)\$", re.DOTALL)
+_SECTION = re.compile(r"(?m)^(Args|Returns|Raises|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")
 _DOCTEST = re.compile(r"(?m)^>>> .*\n?(?:^(?!\n).+\n?)*")
 _ITEM = re.compile(r"(?m)^(\w+): ")
+_PACKAGES = ("normscope", "normscope_paper")
+
+_found: dict[str, executed.Executed] = {}  # by the page's path below docs/
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """The pages' files, and the figures of results/."""
-    for path in (Path(config["docs_dir"]).parent / "results" / "figures").glob("*.png"):
+    """The pages' files, the figures of results/, and what the pages' code wrote."""
+    root = Path(config["docs_dir"]).parent
+    for path in (root / "results" / "figures").glob("*.png"):
         files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    pages = {page.src_uri: Path(str(page.abs_src_path)) for page in files.documentation_pages()}
+    try:
+        ran = executed.all_executed(list(pages.values()))
+    except executed.BlockError as error:
+        raise PluginError(str(error)) from error
+    for uri, path in pages.items():
+        _found[uri] = ran[path]
+        for flat in {file.name: file for file in ran[path].files.values()}.values():
+            place = f"{uri.removesuffix('.md')}/{flat.name}"
+            files.append(File.generated(config, place, abs_src_path=str(flat)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page with its reference written out, its formulas drawn, its figures found."""
-    up = "../" * page.file.src_uri.count("/")
+    """The page with its reference written out, its formulas drawn, its outputs shown."""
+    uri = page.file.src_uri
+    found, name, up = _found[uri], Path(uri).stem, "../" * uri.count("/")
+    markdown = executed.shown(markdown, found, lambda file: f"{name}/{found.files[file].name}")
     markdown = _FIGURES.sub(f"]({up}figures/", markdown)
+    markdown = re.sub(r"(?m)^::: normscope (\w+(?: \w+)?)$", lambda m: _command(m[1]), markdown)
     markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
     drawn = _CODE_OR_FORMULA.sub(
         lambda match: _formula(match[1]) if match[1] else match[0], markdown
     )
     if "$" in _CODE_OR_FORMULA.sub("", drawn):
-        raise ValueError("a formula is not closed: a dollar sign is left outside code")
+        raise PluginError(f"{uri}: a formula is not closed: a dollar sign is left outside code")
     return drawn
 
 
@@ -51,20 +87,73 @@ def _formula(latex: str) -> str:
 
 
 def _module(name: str) -> str:
+    """A module's docstring and its public names."""
     module = importlib.import_module(name)
-    things = ((public, getattr(module, public)) for public in module.__all__)
-    return "\n\n".join(_entry(public, thing) for public, thing in things if callable(thing))
+    things = [_entry(public, getattr(module, public)) for public in module.__all__]
+    return "\n\n".join([f"`import {name}`", _docstring(module), *things])
 
 
 def _entry(name: str, thing: Any) -> str:
-    plain = isinstance(thing, type) and thing.__init__ is ValueError.__init__  # an error's is C's
-    signature = "" if plain else str(inspect.signature(thing)).replace("torch.", "")
+    if not callable(thing) or isinstance(thing, GenericAlias):
+        return f"### {name}\n\n{_constant(thing)}"
+    methods = _methods(thing) if isinstance(thing, type) else ()
+    parts = [_signed(name, thing), *(_signed(of, what, level=4) for of, what in methods)]
+    return "\n\n".join([f"### {name}", *parts])
+
+
+def _signed(name: str, thing: Any, *, level: int = 0) -> str:
+    """A name with its signature and docstring, with a heading if it has a level."""
+    heading = f"{'#' * level} {name}\n\n" if level else ""
+    if isinstance(thing, property):
+        return f"{heading}A property. {_docstring(thing)}"
+    signature = _signature(thing)
+    if signature is None:
+        return f"{heading}```python\nclass {name}\n```\n\n{_docstring(thing)}"
     signature = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", signature)  # annotations are strings
-    if len(name + signature) > 88:
+    signature = re.sub(r"<(?:function|class|factory)[^>]*>", "...", signature)
+    signature = re.sub(r" = <object object at 0x\w+>", "", signature)
+    signature = re.sub(r"\(self(?:, )?", "(", signature)
+    if len(name + signature) > 80:
         inner, arrow, result = signature[1:].rpartition(")")
         parts = re.split(r", (?![^\[(]*[\])])", inner)
         signature = "(\n    " + ",\n    ".join(parts) + ",\n" + arrow + result
-    return f"### {name}\n\n```python\n{name}{signature}\n```\n\n{_docstring(thing)}"
+    return f"{heading}```python\n{name}{signature}\n```\n\n{_docstring(thing)}"
+
+
+def _signature(thing: Any) -> str | None:
+    """How it is called; None for a class that is built otherwise, such as by its `fit`."""
+    if isinstance(thing, type) and issubclass(thing, Enum | Exception):
+        return None
+    found = inspect.signature(thing)
+    if isinstance(thing, type):
+        if any(name.startswith("_") for name in found.parameters):
+            return None
+        found = found.replace(return_annotation=inspect.Signature.empty)
+    return str(found).replace("torch.", "")
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that it or a base of ours defines."""
+    seen = set()
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] not in _PACKAGES:
+            continue
+        for name, thing in vars(base).items():
+            thing = thing.__func__ if isinstance(thing, classmethod | staticmethod) else thing
+            if name.startswith("_") or name in seen or not getattr(thing, "__doc__", None):
+                continue
+            if inspect.isfunction(thing) or isinstance(thing, property):
+                seen.add(name)
+                yield f"{cls.__name__}.{name}", getattr(cls, name)
+
+
+def _constant(thing: Any) -> str:
+    """A registry by its names, another constant by its value."""
+    if isinstance(thing, dict):
+        return "A registry: " + ", ".join(f"`{key}`" for key in thing) + "."
+    if isinstance(thing, str | int | float | tuple | frozenset | GenericAlias):
+        return f"`{thing!r}`"
+    return f"A `{type(thing).__name__}`."
 
 
 def _docstring(thing: Any) -> str:
@@ -82,3 +171,12 @@ def _items(block: str) -> str:
     parts = _ITEM.split(lines)[1:]
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return "".join(f"- `{name}`: {' '.join(what.split())}\n" for name, what in pairs)
+
+
+def _command(name: str) -> str:
+    """What `normscope NAME --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        words = [*name.split(), "--help"]
+        app(words, prog_name="normscope", standalone_mode=False, terminal_width=100)
+    return f"```text\n{printed.getvalue().strip()}\n```"

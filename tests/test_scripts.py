@@ -257,10 +257,11 @@ def test_benchmark_readme_is_made_from_its_results() -> None:
     assert done.stdout == (ROOT / "benchmarks/README.md").read_text()
 
 
-def test_code_of_your_loop_is_that_of_the_examples() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/your-loop.md").read_text(), re.DOTALL)
+def test_code_of_your_loop_that_is_not_run_there_is_that_of_the_examples() -> None:
+    page = (ROOT / "docs/your-loop.md").read_text()
+    blocks = re.findall(r"<!-- not run: .*? -->\n```python\n(.*?)```", page, re.DOTALL)
     sources = [path.read_text() for path in (ROOT / "examples").glob("*.py")]
     lines = ["\n".join(line.strip() for line in source.splitlines()) for source in sources]
-    assert len(blocks) == 6
+    assert len(blocks) == 3
     for block in blocks:
         assert any(block.strip() in source for source in lines), block

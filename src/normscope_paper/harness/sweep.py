@@ -47,7 +47,7 @@ def datasets_at(scale: Scale, *names: str) -> tuple[str, ...]:
 
 
 def folder_of(spec: RunSpec) -> Path:
-    """Below $NORMSCOPE_RUNS, or else below runs/, where `normscope train` keeps its runs too."""
+    """Below `$NORMSCOPE_RUNS`, or else below runs/, where `normscope train` keeps its runs too."""
     return Path(os.environ.get("NORMSCOPE_RUNS") or "runs").expanduser() / spec.name
 
 
