@@ -1,5 +1,6 @@
 """Damaged files: scores or one line, quickly, in bounded memory, and nothing half written."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -132,3 +133,22 @@ def test_labels_are_read_no_further_than_their_rows_need(tmp_path: Path) -> None
             stream.truncate(16 * 10**9)
         with pytest.raises(ValueError, match=r"labels of .* must be"):
             read_labels(path, rows=9)
+
+
+def test_values_nested_too_deep_for_arrow_are_refused(tmp_path: Path) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    line = '{"id": "a", "embedding": [1.5, 2.0]}\n'
+    texts = {
+        "first.jsonl": f'{{"id": "b", "embedding": {deep}}}\n{line}',
+        "later.jsonl": line * 99_999 + f'{{"id": "b", "embedding": {deep}}}\n',
+        "other.jsonl": f'{line}{{"more": {deep}, "embedding": [1, 2]}}\n',
+        "cells.csv": f'id,embedding\na,"[1.5, 2]"\nb,"{deep}"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match="nested more than 100 deep"):
+            list(open_embeddings(tmp_path / name).blocks())
+    words = json.dumps({"words": "[{" * 5000 + '\\"[', "embedding": [1.5, 2.0]})
+    (tmp_path / "words.jsonl").write_text(f"{words}\n{words}\n")
+    (block,) = open_embeddings(tmp_path / "words.jsonl", text="words").blocks()
+    assert block.norms.tolist() == [2.5, 2.5]
