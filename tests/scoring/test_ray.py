@@ -27,7 +27,6 @@ from normscope.scoring import (
 )
 from normscope.scoring.blocks import Block, norms_and_status
 from normscope.scoring.parcels import parcels_of, table_of
-from normscope.scoring.ray_engine import STARTED
 from normscope.scoring.spread import Parcel
 
 from .conftest import embeddings, write_file
@@ -50,7 +49,6 @@ def nodes() -> Iterator[None]:
     both = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     both.add_node(**node)
     with connected(both.address):
-        STARTED.clear()  # a command of a later test would end this process
         yield
     both.shutdown()
 
