@@ -134,7 +134,8 @@ def statements_table(judged: Sequence[Judged], page: str = "") -> str:
         (f"[{place}]({sections[name]})", *row, f"**{verdict}**")
         for name, place, *row, verdict in lines(judged)
     ]
-    return _markdown(("in the paper", "statement", "paper", "ours", "trained", "verdict"), rows)
+    head = ("in the paper", "statement", "measured", "paper", "ours", "trained", "verdict")
+    return _markdown(head, rows)
 
 
 def claims_table(claims: list[Claim]) -> str:
