@@ -6,7 +6,9 @@ A line of a page becomes
 - `::: normscope.losses`: that module's docstring, and each public name with its signature,
   docstring and, of a class, its methods;
 - `::: normscope train`: what that command's `--help` prints;
-- `::: examples/plain_loop.py`: that script with what it printed and drew (`executed.py`).
+- `::: examples/plain_loop.py`: that script with what it printed and drew (`executed.py`);
+- `::: what holds`: the paper's statements with their verdicts, from the stored results;
+- `::: all results`: RESULTS.md, with its links where the site has them.
 
 All of it happens before Markdown is read, so that it mistakes neither the underscores of a formula
 nor the prompt of a doctest for markup.
@@ -22,6 +24,7 @@ import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import GenericAlias
 from typing import Any
@@ -31,6 +34,7 @@ from mkdocs.exceptions import PluginError  # pyright: ignore[reportMissingImport
 from mkdocs.structure.files import File, Files  # pyright: ignore[reportMissingImports]
 
 from normscope.cli import app
+from normscope_paper.harness.summary import Judged, claims_of, statements_table, stored_results
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -43,6 +47,8 @@ _SECTION = re.compile(r"(?m)^(Args|Returns|Raises|Attributes):\n((?:[ ]{4}.*\n?|
 _DOCTEST = re.compile(r"(?m)^>>> .*\n?(?:^(?!\n).+\n?)*")
 _ITEM = re.compile(r"(?m)^(\w+): ")
 _PACKAGES = ("normscope", "normscope_paper")
+
+_RESULTS = Path(__file__).parents[1] / "results"
 
 _found: dict[str, executed.Executed] = {}  # by the page's path below docs/
 
@@ -70,6 +76,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     uri = page.file.src_uri
     found, name, up = _found[uri], Path(uri).stem, "../" * uri.count("/")
     markdown = executed.shown(markdown, found, lambda file: f"{name}/{found.files[file].name}")
+    markdown = markdown.replace("::: what holds\n", _statements())
+    markdown = markdown.replace("::: all results\n", _results())
     markdown = _FIGURES.sub(f"]({up}figures/", markdown)
     markdown = re.sub(r"(?m)^::: normscope (\w+(?: \w+)?)$", lambda m: _command(m[1]), markdown)
     markdown = re.sub(r"(?m)^::: ([\w.]+)$", lambda match: _module(match[1]), markdown)
@@ -79,6 +87,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if "$" in _CODE_OR_FORMULA.sub("", drawn):
         raise PluginError(f"{uri}: a formula is not closed: a dollar sign is left outside code")
     return drawn
+
+
+@cache
+def _statements() -> str:
+    judged = [Judged(results, claims_of(results)) for results in stored_results(_RESULTS)]
+    return statements_table(judged, "all-results.md") + "\n"
+
+
+@cache
+def _results() -> str:
+    """RESULTS.md without its heading and its links to code, which the site does not have."""
+    text = (_RESULTS / "RESULTS.md").read_text().partition("\n")[2]
+    text = re.sub(r"\[(`\w+`)\]\(\.\./src/[^)]+\)", r"\1", text)
+    return text.replace("](figures/", "](results/figures/")
 
 
 def _formula(latex: str) -> str:

@@ -211,7 +211,9 @@ def test_own_images_come_with_what_was_chosen_and_how_long_it_takes(tmp_path: Pa
     chosen, classes, time_needed, *_ = done.stderr.splitlines()
     assert chosen.startswith("Chosen for 10 training and 2 test images on a CPU: net resnet10_narr")
     assert classes.startswith("There are no classes")
-    assert time_needed.startswith("It will take some 10 seconds on this CPU: an epoch of 10 images")
+    assert time_needed.startswith(
+        "It will take about 10 seconds on this CPU: an epoch of 10 images"
+    )
     assert done.stdout.startswith("no kNN, test norm ")
     again = normscope(*words, "--device", "cpu", "--resume")  # finished: nothing to introduce
     assert again.stderr == ""

@@ -1,5 +1,6 @@
 """Damaged files: scores or one line, quickly, in bounded memory, and nothing half written."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from normscope.cli import app, run
-from normscope.scoring import fit_reference, open_embeddings
+from normscope.scoring import fit_reference, open_embeddings, read_labels
 
 from .conftest import embeddings
 from .fuzz import (
@@ -111,3 +112,43 @@ def test_bytes_that_are_missing_or_added_are_found(tmp_path: Path, files, suffix
                 path.write_bytes(damaged)
                 with pytest.raises(ValueError, match=" must be "):
                     fit_reference(open_embeddings(path))
+
+
+def test_labels_are_read_no_further_than_their_rows_need(tmp_path: Path) -> None:
+    path = tmp_path / "labels.npy"
+    for labels in (np.arange(9), np.array(["cat", "dog", "\U0001f42e"] * 3)):
+        np.save(path, labels)
+        np.testing.assert_array_equal(read_labels(path, rows=9), labels)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4] + b"\xff" * 4)
+    with pytest.raises(ValueError, match="a character of code"):
+        read_labels(path, rows=9)
+    path.write_bytes(whole[:-4])
+    with pytest.raises(ValueError, match="must be a whole file of"):
+        read_labels(path, rows=9)
+    for shape, kind in (((2 * 10**9,), "<i8"), ((9,), "<U100000"), ((9,), "<f8"), ((9, 1), "<i8")):
+        with path.open("wb") as stream:
+            head = {"descr": kind, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, head)
+            stream.truncate(16 * 10**9)
+        with pytest.raises(ValueError, match=r"labels of .* must be"):
+            read_labels(path, rows=9)
+
+
+def test_values_nested_too_deep_for_arrow_are_refused(tmp_path: Path) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    line = '{"id": "a", "embedding": [1.5, 2.0]}\n'
+    texts = {
+        "first.jsonl": f'{{"id": "b", "embedding": {deep}}}\n{line}',
+        "later.jsonl": line * 99_999 + f'{{"id": "b", "embedding": {deep}}}\n',
+        "other.jsonl": f'{line}{{"more": {deep}, "embedding": [1, 2]}}\n',
+        "cells.csv": f'id,embedding\na,"[1.5, 2]"\nb,"{deep}"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match="nested more than 100 deep"):
+            list(open_embeddings(tmp_path / name).blocks())
+    words = json.dumps({"words": "[{" * 5000 + '\\"[', "embedding": [1.5, 2.0]})
+    (tmp_path / "words.jsonl").write_text(f"{words}\n{words}\n")
+    (block,) = open_embeddings(tmp_path / "words.jsonl", text="words").blocks()
+    assert block.norms.tolist() == [2.5, 2.5]

@@ -125,7 +125,9 @@ def test_the_command_writes_numbers_and_a_page(tmp_path: Path, monkeypatch, caps
     assert stored["verdict"] == told[0]
     assert [window["drift"] for window in stored["windows"]] == [False, False, False, True]
     page = Path("drift.html").read_text()
-    assert page.index("Drift: norm moved strongly") < page.index("<table>")
+    assert "Drift was found in 1 of 3 later windows." in page
+    parts = ("Drift: norm moved strongly", "<h2>Over the windows", "<table>")
+    assert sorted(parts, key=page.index) == list(parts)
     assert "Holm" in page
 
 
@@ -136,7 +138,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path: Path, monkeypatch, caps
         (["a.npy", "a.npy"], "different sources"),
         (["a.npy", "./a.npy"], "different sources"),
         (["a.npz", "--by", "flat", "--windows", "0"], "windows must be at least two, got 0"),
-        (["a.npz", "--by", "word"], "word of a.npz must be one value for each of the 100 rows"),
+        (["a.npz", "--by", "word"], "word of a.npz must be a number or a time for each of the 100"),
         (["a.npy", "b.npy", "--by", "t"], "--by must be given with one source, got 2"),
         (["a.npy", "b.npy", "--windows", "3"], "--windows must be given with --by"),
         (["a.npz", "--by", "none"], "a.npz must be a file with 'none'"),

@@ -144,6 +144,20 @@ def test_columns_of_any_name_are_read_when_they_are_named(tmp_path: Path) -> Non
             open_embeddings(tmp_path / name)
 
 
+def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "z.jsonl"
+    path.write_text('\n{"embedding": [3, 4]}\n\n  \n\r\n{"embedding": [6, 8]}\n\n')
+    (block,) = open_embeddings(path).blocks()
+    assert block.norms.tolist() == [5, 10]
+
+
+def test_a_cell_that_is_no_number_is_named_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "z.csv"
+    path.write_text("id,e0,e1\n1,2.5,3\n2,4.5,x\n")
+    with pytest.raises(ValueError, match=r"e1 of .*z\.csv must be a float in each row, got 's"):
+        open_embeddings(path)
+
+
 def test_a_csv_file_without_a_heading_is_all_embedding(tmp_path: Path) -> None:
     z = embeddings(50, seed=0)
     np.savetxt(tmp_path / "z.csv", z, delimiter=",")

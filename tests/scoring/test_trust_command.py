@@ -197,6 +197,29 @@ def test_pictures_are_shown_and_missing_or_damaged_ones_are_not(files: Path) -> 
     assert len(page) < 500_000
 
 
+def test_the_page_shows_the_text_beside_what_rows_are_ranked_by(files: Path) -> None:
+    rows = {"words": [f"sentence {i}" for i in range(100)], "embedding": list(np.load("new.npy"))}
+    pq.write_table(pa.table(rows), "new.parquet")
+    words = ["new.parquet", "--reference", "old.npy", "--text", "words", "--html"]
+    command(*words, "--labels", "labels.npy", "--known-bad", "bad.npy")
+    page = (files / "new.scores.html").read_text()
+    heads = [f">{name}</th>" for name in ("id", "confidence", "text", "score", "norm")]
+    assert sorted(heads, key=page.index) == heads
+    assert '<p class="item">the distance to neighbours tells known bad rows' in page
+    assert "Numbers behind a part are its AUROC" in page
+    command("new.parquet", "--reference", "old.npy", "--out", "plain.parquet", "--html")
+    page = (files / "plain.html").read_text()
+    assert not any(words in page for words in ("confidence</th>", "text</th>", "AUROC"))
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_that_is_not_there_is_named_before_the_place_of_its_scores() -> None:
+    names = {"no.npy": "no.npy must be a file", "*.npz": "a pattern that", "": "that are not empty"}
+    for name, message in names.items():
+        with pytest.raises(ValueError, match=message):
+            command(name, "--reference", "old.npy")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -341,6 +364,9 @@ def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:
     assert words in capsys.readouterr().err
     assert words in (files / "old.scores.html").read_text()
     command("old.npy", "--reference", "fit.safetensors", "--out", "again.csv")
-    assert "Warning: 600 rows of FILE have a copy in the reference" in capsys.readouterr().err
+    assert (
+        "Warning: 600 rows of FILE have a row of the same direction in the reference"
+        in capsys.readouterr().err
+    )
     command("new.npy", "--reference", "old.npy")
     assert "reference" not in capsys.readouterr().err

@@ -23,7 +23,7 @@ COMMANDS = {
     "evaluate": "Evaluate a trained network: kNN, linear probe and norms, layer by layer.",
     "embed": "Embed new images with a trained network: raw embeddings and their norms.",
     "export": "Write a trained network for other programs: ONNX, timm, or a folder to share.",
-    "score": "Say of each embedding how new it is to a reference, and how sure its answer.",
+    "score": "Score how new embeddings are to a reference, and how sure their answers.",
     "drift": "Test whether embeddings drift: norms, neighbours, directions and covariates.",
     "report": "One self-contained HTML page on a run, on several, or on results.",
     "reproduce": "Compute the paper's figures and tables, and judge its claims.",

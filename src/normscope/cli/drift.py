@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from normscope._files import whole_files
 from normscope.cli.console import check_page, errors, out, refuse, say, visible
 from normscope.scoring import (
+    LEFT_OUT,
     TEST,
     WINDOWS,
     Drift,
@@ -34,24 +35,35 @@ def drift(
         ),
     ],
     by: Annotated[
-        str | None, typer.Option(help="column of times that cuts one source into windows")
+        str | None,
+        typer.Option(
+            help="column of times or numbers that cuts one source into windows [default: each "
+            "source is a window]"
+        ),
     ] = None,
     windows: Annotated[
         int | None, typer.Option(help=f"how many windows --by makes [default: {WINDOWS}]")
     ] = None,
     covariate: Annotated[
-        list[str] | None, typer.Option(help="column to be tested too; may be repeated")
+        list[str] | None,
+        typer.Option(help="column of numbers or times that is tested too; may be repeated"),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="column of the embeddings, if it can't be guessed")
+        str | None,
+        typer.Option(
+            help="column of the embeddings [default: embedding, embeddings, e0 e1 e2 and so on, or "
+            "the only one that fits]"
+        ),
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--out", help="write all numbers to this .json")
+        Path | None, typer.Option("--out", help="also write all numbers to this .json")
     ] = None,
     page: Annotated[
-        Path | None, typer.Option("--html", help="write a page with plots to this .html")
+        Path | None, typer.Option("--html", help="also write a page with plots to this .html")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace files that are there [default: refuse to]")
+    ] = False,
 ) -> None:
     """Test whether embeddings drift: norms, neighbours, directions and covariates.
 
@@ -61,8 +73,14 @@ def drift(
     normscope drift log.parquet --by time --windows 12 --out drift.json --html drift.html
     normscope drift s3://bucket/old/ s3://bucket/new/
 
-    Reads what `normscope score` reads. The first window is the reference. At most 10,000 rows of
-    each window are drawn, by a seed, so memory does not grow with the files.
+    Reads what `normscope score` reads, and prints what drifts. The first window is the reference;
+    it needs 40 rows, others 20. At most 10,000 rows of each window are drawn, by a seed, so memory
+    does not grow with the files.
+
+    \b
+    norm        of the embedding
+    neighbours  the mean cosine with the five nearest rows of the first window
+    direction   where a row lies on the line between the windows' mean directions
 
     Each quantity of each later window is compared with the first by a two-sample
     Kolmogorov-Smirnov test. P-values are corrected by Holm over all tests, so that without drift
@@ -102,12 +120,12 @@ def drift(
     except OSError as error:  # from writing: the readers report their own
         name = str(places[0]) if places else ""
         refuse(f"--out must be writable, got {name!r}: {error.strerror or error}.")
-    _tell(found)
+    _print_found(found)
     if page is not None:
         say(out, f"Open {page.resolve().as_uri()}")
 
 
-def _tell(found: Drift) -> None:
+def _print_found(found: Drift) -> None:
     first, *others = found.windows
     say(out, found.verdict)
     for window in others:
@@ -117,7 +135,8 @@ def _tell(found: Drift) -> None:
             say(out, f"{window.name}, {window.rows:,} rows, {quantity.name}: {said}: {mark}")
     for window in found.windows:
         for status, n in window.left_out.items():
-            say(errors, f"{window.name}: {n:,} rows left out: {status}")
+            rows = "row" if n == 1 else "rows"
+            say(errors, f"{window.name}: {n:,} {rows} left out: {LEFT_OUT[status]}")
     for line in found.notes:
         say(errors, line)
     say(out, TEST)

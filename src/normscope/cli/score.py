@@ -33,6 +33,7 @@ from normscope.scoring import (
     open_embeddings,
     open_on_ray,
     read_files,
+    read_labels,
     score_file,
     texts_at,
     write_kept,
@@ -49,66 +50,122 @@ def score(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="embeddings: files, folders of shards, patterns, URLs; or a run",
+            help="embeddings to score: files, folders of shards, patterns, URLs, or a run's folder",
             show_default=False,
         ),
     ],
     reference: Annotated[
-        str, typer.Option(help="what to compare to: like FILE, or --save-reference's")
+        str,
+        typer.Option(
+            help="embeddings to compare with, named as FILE is, or what --save-reference wrote"
+        ),
     ],
     parts: Annotated[
         str | None,
         typer.Option(
-            help="all: neighbours, direction and norm; norm: the norm alone, quickly [default: all]"
+            help="what rows are compared by. all: norm, neighbours and direction; norm: the norm "
+            "alone, which is fast [default: all]"
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help=".npy of the reference's classes, for confidence")
+        Path | None,
+        typer.Option(
+            help=".npy file with the class of each row of the reference: adds the column confidence"
+        ),
     ] = None,
     known_bad: Annotated[
-        str | None, typer.Option(help="rows that should look new, like FILE: they choose parts")
+        str | None,
+        typer.Option(
+            help="embeddings that should look new, named as FILE is, at least 20: the parts that "
+            "find them are used [default: all parts]"
+        ),
     ] = None,
     reference_rows: Annotated[
         int | None,
         typer.Option(
-            help=f"rows of the reference to look for neighbours in [default: {REFERENCE_ROWS:,}]"
+            help="rows of the reference that are kept, to look for neighbours among; of more, so "
+            f"many are drawn by a seed [default: {REFERENCE_ROWS:,}]"
         ),
     ] = None,
     covariate: Annotated[
-        list[str] | None, typer.Option(help="column that the norm may depend on; may be repeated")
+        list[str] | None,
+        typer.Option(
+            help="column of numbers or times that the norm may depend on, as on text length: rows "
+            "are compared with rows like them; may be repeated"
+        ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="column of the embeddings, if it can't be guessed")
+        str | None,
+        typer.Option(
+            help="column of the embeddings [default: embedding, embeddings, e0 e1 e2 and so on, or "
+            "the only one that fits]"
+        ),
     ] = None,
-    identity: Annotated[str | None, typer.Option("--id", help="column of ids")] = None,
+    identity: Annotated[
+        str | None, typer.Option("--id", help="column of ids [default: id, else rows are numbered]")
+    ] = None,
     text: Annotated[
-        str | None, typer.Option(help="column of FILE's texts, to show on the page")
+        str | None, typer.Option(help="column of FILE's texts, to show on the page of --html")
     ] = None,
     images: Annotated[
-        str | None, typer.Option(help="column of paths of FILE's images, to show on the page")
+        str | None,
+        typer.Option(
+            help="column of paths to images, from FILE's folder, to show on the page of --html: "
+            "JPEG, PNG, WebP, GIF or BMP"
+        ),
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--out", help="default: FILE's name with .scores.parquet")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="file of the scores: .parquet, .arrow, .npz, .csv or .jsonl [default: FILE's "
+            "name with .scores.parquet]",
+        ),
     ] = None,
     keep: Annotated[
-        float | None, typer.Option(help="write the embeddings of this share, the best ones")
+        float | None,
+        typer.Option(
+            help="also write the embeddings of this share of the rows, the best ones, such as "
+            "0.95, to NAME.kept beside the scores"
+        ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="write the embeddings of this score and more")
+        float | None,
+        typer.Option(
+            help="also write the embeddings of rows of at least this confidence, without --labels "
+            "of this score, to NAME.kept beside the scores"
+        ),
     ] = None,
     save_reference: Annotated[
-        Path | None, typer.Option(help="keep the fitted reference: .safetensors, of a norm .npz")
+        Path | None,
+        typer.Option(
+            help="also write the fitted reference, to be given as --reference later: .safetensors, "
+            "with --parts norm .npz"
+        ),
     ] = None,
-    html: Annotated[bool, typer.Option("--html", help="also write an HTML page")] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace what is there")] = False,
+    html: Annotated[
+        bool,
+        typer.Option("--html", help="also write a page to read, the scores' name with .html"),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace files that are there [default: refuse to]")
+    ] = False,
     engine: Annotated[
-        str, typer.Option(help="here, or ray: the workers of a cluster read and score files")
+        str,
+        typer.Option(
+            help="where FILE and the reference are read and scored. here: in this process; ray: "
+            "by the workers of a Ray cluster"
+        ),
     ] = "here",
     ray_address: Annotated[
-        str | None, typer.Option(help="a cluster's; default: RAY_ADDRESS, or one started here")
+        str | None,
+        typer.Option(
+            help="HOST:PORT of the Ray cluster [default: RAY_ADDRESS, else one that is started on "
+            "this machine]"
+        ),
     ] = None,
 ) -> None:
-    """Say of each embedding how new it is to a reference, and how sure its answer.
+    """Score how new embeddings are to a reference, and how sure their answers.
 
     \b
     normscope score new.npy --reference train.npy
@@ -120,11 +177,11 @@ def score(
     normscope score runs/simclr-digits-0123456789 --reference runs/simclr-digits-0123456789
 
     Reads .npy, .npz, .parquet, .arrow, .jsonl, .csv and .safetensors of any length, folders of
-    them, and datasets of Hugging Face on disk; a run's test images against its training images.
-    Beside z.npy, a covariate `length` is z.length.npy.
+    them, datasets of Hugging Face on disk, and runs: the test images are compared with the
+    training images. The column `length` of z.npy is the file z.length.npy.
 
     \b
-    Writes .parquet, .arrow, .npz, .csv or .jsonl with these columns:
+    Writes one row for each embedding, with these columns:
     id          of the row, or its number
     norm        of the embedding
     score       from 0 to 1, higher for rows like the reference: the share of its held-out rows
@@ -133,8 +190,8 @@ def score(
     confidence  with --labels: the probability that the neighbours' vote is right
     status      "ok", or why there is no score; "outside" has a covariate beyond the reference's
 
-    Rows are ranked by confidence if there is one, else by score: so are the page of --html, and
-    what --keep and --threshold write, ids and embeddings, to NAME.kept.
+    The best rows have the highest confidence, without --labels the highest score. Rows of FILE
+    that are the reference's own, with the same number, are compared with its other rows.
     """  # noqa: E501
     target = target or default_out(files)
     places = Places(
@@ -147,8 +204,7 @@ def score(
         refuse("--images must be left out without --html, which shows them.")
     inputs = _inputs(files, reference, labels, known_bad)
     _check_places(places, inputs, norm=parts == "norm", force=force)
-    classes = None if labels is None else _classes(labels)
-    how = _fit(parts or PARTS[0], classes, known_bad, reference_rows)
+    how = _fit(parts or PARTS[0], labels, known_bad, reference_rows)
     fitted = load_reference(reference)
     given = (parts, labels, known_bad, reference_rows, save_reference)
     if fitted is not None and any(option is not None for option in given):
@@ -201,7 +257,7 @@ def score(
     except KeyboardInterrupt:
         errors.print("Stopped. No scores were written.")
         raise typer.Exit(130) from None
-    _tell(fitted, summary, target)
+    _print_found(fitted, summary, target)
     if left:
         say(out, left)
     if places.page is not None:
@@ -248,7 +304,7 @@ class Fit:
     """How a reference is fitted."""
 
     norm: bool
-    classes: np.ndarray | None
+    labels: Path | None
     known_bad: str | None
     rows: int
 
@@ -256,40 +312,29 @@ class Fit:
         self, known: Source, columns: Columns, progress: Callable[[int, int], None]
     ) -> FittedReference:
         """The fitted reference."""
+        labels = None if self.labels is None else read_labels(self.labels, rows=known.rows)
         if self.norm:
-            return fit_reference(known, labels=self.classes, progress=progress)
+            return fit_reference(known, labels=labels, progress=progress)
         bad = None
         if self.known_bad is not None:
             bad = open_embeddings(self.known_bad, split="test", **columns)
-        return fit_trust(
-            known, labels=self.classes, known_bad=bad, most=self.rows, progress=progress
-        )
+        return fit_trust(known, labels=labels, known_bad=bad, most=self.rows, progress=progress)
 
 
-def _fit(parts: str, classes: np.ndarray | None, known_bad: str | None, rows: int | None) -> Fit:
+def _fit(parts: str, labels: Path | None, known_bad: str | None, rows: int | None) -> Fit:
     if parts not in PARTS:
         refuse(f"--parts must be all or norm, got {parts!r}.")
     if parts == "norm" and (known_bad is not None or rows is not None):
         refuse("--parts must be all with --known-bad or --reference-rows, got 'norm'.")
     if rows is not None and rows < LEAST:
         refuse(f"--reference-rows must be at least {LEAST}, got {rows}.")
-    return Fit(parts == "norm", classes, known_bad, rows or REFERENCE_ROWS)
+    return Fit(parts == "norm", labels, known_bad, rows or REFERENCE_ROWS)
 
 
 def _shown(bar: Progress, what: str) -> Callable[[int, int], None]:
     """A progress callback with its own bar."""
     task = bar.add_task(what, total=None)
     return lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _classes(path: Path) -> np.ndarray:
-    try:
-        if not path.is_file():  # a device would be read without end
-            raise OSError
-        with path.open("rb") as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        refuse(f"--labels must be a .npy file of integers or strings, got {str(path)!r}.")
 
 
 def _inputs(
@@ -326,7 +371,7 @@ def _check_columns(known: int | None, given: int) -> None:
         refuse(f"FILE must have {known} columns as --reference has, got {given}.")
 
 
-def _tell(fitted: FittedReference, summary: Summary, target: Path) -> None:
+def _print_found(fitted: FittedReference, summary: Summary, target: Path) -> None:
     for line in fitted.verdict:
         say(out, line)
     for line in caveats(fitted, summary):

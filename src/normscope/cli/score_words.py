@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from normscope.scoring import FittedReference, Summary
+from normscope.scoring import LEFT_OUT, FittedReference, Summary
 
 MEANING = {
-    "nan": "NaN in the embedding, no score",
-    "infinite": "infinity in the embedding, no score",
-    "zero": "all zero, no score",
-    "ragged": "of another length, no score",
-    "null": "no embedding, no score",
-    "covariate": "a covariate that is not finite, no score",
+    **{status: f"{words}, no score" for status, words in LEFT_OUT.items()},
     "outside": "a covariate beyond the reference's range, judged as at its end",
 }
 
@@ -46,8 +41,8 @@ def held(summary: Summary) -> list[str]:
     if summary.copies:
         rows = "row of FILE has" if summary.copies == 1 else "rows of FILE have"
         lines.append(
-            f"Warning: {summary.copies:,} {rows} a copy in the reference, which makes them look "
-            "less new than they are. Leave these out of one of the two."
+            f"Warning: {summary.copies:,} {rows} a row of the same direction in the reference. "
+            "Copies look less new than they are: leave them out of one of the two."
         )
     return lines
 

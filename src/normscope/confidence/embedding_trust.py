@@ -18,7 +18,7 @@ from normscope.confidence.explained import Explained, blank
 from normscope.confidence.held_out import TwoSided
 from normscope.confidence.measured import COPY, Measured, Space
 from normscope.confidence.parts import Parts
-from normscope.confidence.progress import told, warn
+from normscope.confidence.progress import search_progress, warn
 from normscope.confidence.raw import WAY_OUT, alike, check_not_normalised
 from normscope.confidence.reference import LEAST
 from normscope.confidence.rows import Rows, all_usable, rows_of
@@ -112,7 +112,7 @@ class EmbeddingTrust:
         held = _drawn(len(known), _HELD_OUT, seed=1)
         some = known.take(held)
         space = Space.of(known.z, way=way)
-        progress = told(len(held), space.bank)
+        progress = search_progress(len(held), space.bank)
         usual = space.measured(some.z, own=torch.from_numpy(held), progress=progress)
         raw = not alike(known.norms)
         parts = Parts.of(usual, some.x, raw=raw)
@@ -396,7 +396,7 @@ class EmbeddingTrust:
     ) -> Columns:
         """Columns of all rows, some rows at a time; blank where a row cannot be judged."""
         places = np.flatnonzero(rows.usable)
-        progress = None if quiet else told(len(places), self._space.bank)
+        progress = None if quiet else search_progress(len(places), self._space.bank)
         found: Columns = {}
         for start in range(0, max(1, len(places)), _AT_ONCE):
             some = places[start : start + _AT_ONCE]

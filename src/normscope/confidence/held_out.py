@@ -9,7 +9,7 @@ import numpy as np
 from normscope.confidence.covariates import Plain, Smooth
 from normscope.confidence.reference import left_out_residuals, tenths
 
-_TAIL = 0.05  # the share of held-out rows whose excess tells how the tail goes on
+_TAIL = 0.05  # the share of held-out rows whose excess says how the tail goes on
 _LEAST = 1e-6  # of the scale, where scores, logarithms, are all alike
 
 

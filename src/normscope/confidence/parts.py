@@ -15,7 +15,7 @@ from normscope.confidence.measured import COPY, Measured
 Given = tuple[np.ndarray, np.ndarray | None]
 
 _NEAR = 5  # neighbours, whose mean distance is the part's score
-_FLOOR = 1e-3  # of the usual distance: below it, distances are not told apart
+_FLOOR = 1e-3  # of the usual distance: below it, distances count as equal
 _COPIES = 0.05  # of the rows have an equal: worth saying
 _ORDER = ("norm", "norm_given", "neighbours", "mahalanobis")
 
@@ -26,7 +26,7 @@ class Parts:
 
     Attributes:
         held_out: by part; the norm's has two sides.
-        floor: the least distance to neighbours that is told from none.
+        floor: the least distance to neighbours that counts.
     """
 
     held_out: dict[str, HeldOut | TwoSided]

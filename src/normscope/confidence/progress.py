@@ -12,7 +12,7 @@ _LONG = 10.0  # seconds
 _OFTEN = 1.0
 
 
-def told(n: int, bank: Bank) -> Progress | None:
+def search_progress(n: int, bank: Bank) -> Progress | None:
     """A callback that shows how many of n queries are done, if that will take long."""
     seconds = bank.seconds(n)
     if seconds < _LONG:

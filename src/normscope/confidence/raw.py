@@ -28,7 +28,7 @@ def _spread(norms: np.ndarray) -> float:
 def normalised(norms: np.ndarray) -> bool:
     """Whether norms, (n,), are of rows that were normalised; those not finite or zero don't count.
 
-    So few rows as one can tell it, if their norm is one to the last digit of single precision.
+    One row is enough, if its norm is one to the last digit of single precision.
 
     >>> normalised(np.array([1.0000001])), normalised(np.array([1.01])), normalised(np.ones(9) * 3)
     (True, False, False)

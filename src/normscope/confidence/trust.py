@@ -1,4 +1,4 @@
-"""The neighbours' vote on a row's class, and whether norms tell if it is right."""
+"""The neighbours' vote on a row's class, and whether norms show if it is right."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def listing(path: Path) -> Listing:
     """
     if not path.is_dir() or any((path / kind).is_dir() for kind in ("train", "test", "val")):
         return _split(path)
-    if _images_in(path):
+    if any(map(_is_image, _entries(path))):
         names = list(_all_below(path))
         return _with_held_out((), names, np.zeros(len(names), np.int64), path)
     classes, names, labels = _of_classes(path, _folders_in(path))
@@ -104,8 +104,8 @@ def _all_below(path: Path) -> Iterator[str]:
 
 
 def _images_in(folder: Path) -> list[str]:
-    """Names of the images directly in a folder, in order."""
-    return [_checked(entry).name for entry in _entries(folder) if _is_image(entry)]
+    """Names of the images directly in a folder, in order; nothing else may be named like one."""
+    return [_checked(entry).name for entry in _entries(folder) if _named(entry)]
 
 
 def _folders_in(path: Path) -> list[str]:
@@ -119,13 +119,16 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
     return sorted(visible, key=lambda entry: entry.name)
 
 
+def _named(entry: os.DirEntry[str]) -> bool:
+    return os.path.splitext(entry.name)[1].lower() in SUFFIXES
+
+
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    named = os.path.splitext(entry.name)[1].lower() in SUFFIXES
-    return named and not entry.is_dir(follow_symlinks=False)
+    return _named(entry) and not entry.is_dir(follow_symlinks=False)
 
 
 def _checked(entry: os.DirEntry[str]) -> os.DirEntry[str]:
-    if not entry.is_file():  # a FIFO, a link to a folder or to nothing
+    if not entry.is_file():  # a FIFO, a folder, a link to nothing
         raise invalid(entry.path, "a whole image", "no regular file", BROKEN)
     return entry
 

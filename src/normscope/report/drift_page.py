@@ -8,43 +8,45 @@ from normscope._environment import versions
 from normscope.report.figures import BLUE, GREY, ORANGE
 from normscope.report.html import Mark, Page, Section, Table
 from normscope.report.norm_sections import picture
-from normscope.scoring import TEST, Drift, p_in_words
+from normscope.scoring import LEFT_OUT, TEST, Drift, p_in_words
 
 _LABELS = 8  # windows that are named below a plot, at most
 
 
 def drift_page(found: Drift) -> Page:
     """All that was found, the verdict first."""
-    sections = [Section("Verdict", [found.verdict, TEST, *found.notes]), _tests(found)]
+    sections = [Section("Verdict", [found.verdict, TEST, *found.notes])]
     plots = [
         picture(lambda axes, name=name: _draw(axes, found, name), _caption(name))
         for name in found.windows[1].quantities
     ]
-    sections += [Section("Over the windows", figures=plots), _rows(found)]
-    what = "Drift was found." if found.drifts else "No drift was found."
-    first, *others = (window.name for window in found.windows)
-    title = f"Drift from {first}"
-    lead = f"{what} {len(others)} later {'window' if len(others) == 1 else 'windows'}."
-    return Page(title, lead, sections, f"normscope {versions()['normscope']}.")
+    sections += [Section("Over the windows", figures=plots), _tests(found), _rows(found)]
+    first, *others = found.windows
+    lead = f"Drift was found in {sum(w.drifts for w in others)} of {len(others)} later windows."
+    if len(others) == 1:
+        lead = f"Drift was found in {others[0].name}."
+    lead = lead if found.drifts else "No drift was found."
+    made = f"normscope {versions()['normscope']}."
+    return Page(f"Drift against {first.name}", lead, sections, made)
 
 
 def _tests(found: Drift) -> Section:
-    headings = ("window", "quantity", "median before", "median", "distance", "corrected p", "drift")
+    headings = ("window", "quantity", "drift", "corrected p", "distance", "median before", "median")
     first, *others = found.windows
     rows, marks = [], {}
     for window in others:
         for q in window.quantities.values():
             before = first.quantities.get(q.name)
             was = "0" if before is None else f"{before.median:.4g}"
-            numbers = [was, f"{q.median:.4g}", f"{q.distance:.3f}", p_in_words(q)]
+            numbers = [p_in_words(q), f"{q.distance:.3f}", was, f"{q.median:.4g}"]
             mark: Mark = "no" if q.drifts else "open"
-            marks[len(rows), len(headings) - 1] = mark
-            rows.append([window.name, q.name, *numbers, "yes" if q.drifts else "no"])
+            marks[len(rows), headings.index("drift")] = mark
+            rows.append([window.name, q.name, "yes" if q.drifts else "no", *numbers])
     text = (
         "Distance: the largest difference of the two distribution functions, from 0 to 1. "
         "Direction: where rows lie on the line between both mean directions, in deviations."
     )
-    return Section("Tests", [text], Table(headings, rows, numeric=range(2, 6), marks=marks))
+    return Section("Tests", [text], Table(headings, rows, numeric=range(3, 7), marks=marks))
 
 
 def _rows(found: Drift) -> Section:
@@ -53,7 +55,7 @@ def _rows(found: Drift) -> Section:
             w.name,
             f"{w.rows:,}",
             f"{w.drawn:,}",
-            ", ".join(f"{n:,} {s}" for s, n in w.left_out.items()),
+            ", ".join(f"{n:,}: {LEFT_OUT[s]}" for s, n in w.left_out.items()),
         ]
         for w in found.windows
     ]

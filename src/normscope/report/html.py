@@ -18,7 +18,7 @@ from normscope.report.figures import style
 
 Mark = Literal["best", "yes", "no", "open"]
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_LONG = 40  # characters: a cell of so many is given room
+_SHORT, _LONG = 20, 40  # characters: a cell of so many is one line, or is given room
 _OURS = b'<meta name="generator" content="normscope">'
 
 
@@ -41,8 +41,8 @@ class Table:
     def look(self, row: int, column: int) -> str:
         """The classes of a cell."""
         classes = ["number"] if column in self.numeric else []
-        if column not in self.numeric and len(self.rows[row][column]) > _LONG:
-            classes.append("long")
+        if column not in self.numeric and (n := len(self.rows[row][column])) > _SHORT:
+            classes.append("long" if n > _LONG else "medium")
         mark = self.marks.get((row, column))
         return " ".join([*classes, *([mark] if mark else [])])
 
@@ -77,6 +77,8 @@ class Thumbnail:
 @dataclass(frozen=True)
 class Section:
     """A part of the page: paragraphs, then thumbnails, a table, figures, commands.
+
+    Paragraphs that begin with "- " are items of a list.
 
     A folded one shows its title alone until it is opened or printed.
     """

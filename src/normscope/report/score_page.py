@@ -15,6 +15,10 @@ from normscope.report.norm_sections import picture
 from normscope.report.thumbnails import thumbnail
 from normscope.scoring import FittedReference, Histogram, Row, Summary
 
+_AUROC = (
+    "Numbers behind a part are its AUROC and 95 % interval: 1 separates all rows, .5 is chance."
+)
+
 
 def score_page(
     file: str,
@@ -38,11 +42,14 @@ def score_page(
         pictures: a row's number -> its image.
     """
     lead, *caveats = lines
-    sections = [Section("Verdict", [*fitted.verdict, *caveats])]
+    verdict = [*fitted.verdict, *caveats]
+    if any(line.startswith("- ") for line in verdict):
+        verdict.append(_AUROC)
+    sections = [Section("Verdict", verdict)]
     if summary.highest:
         sections += [
-            _ends_section("Rows to trust least", summary.lowest, summary.delivers, pictures),
-            _ends_section("Rows to trust most", summary.highest, summary.delivers, pictures),
+            _ends_section("least", summary.lowest, summary.delivers, pictures),
+            _ends_section("most", summary.highest, summary.delivers, pictures),
         ]
     sections.append(_rows_section(summary, meanings))
     if summary.norms is not None:
@@ -114,22 +121,24 @@ def _covariates_section(explained: Mapping[str, float]) -> Section:
 
 
 def _ends_section(
-    title: str, ends: Sequence[Row], delivers: str, pictures: Mapping[int, Path] | None
+    which: str, ends: Sequence[Row], delivers: str, pictures: Mapping[int, Path] | None
 ) -> Section:
-    headings, rows = ["id", "score", "novelty, bits", "norm"], []
-    for r in ends:
-        rows.append([str(r.id), f"{r.score:.4f}", f"{r.novelty:.2f}", f"{r.norm:.5g}"])
-    if any(row.confidence is not None for row in ends):
-        headings.insert(1, "confidence")
-        for cells, row in zip(rows, ends, strict=True):
-            cells.insert(1, "" if row.confidence is None else f"{row.confidence:.4f}")
-    numeric = range(1, len(headings))
-    if any(row.text is not None for row in ends):
-        headings.append("text")
-        rows = [[*cells, row.text or ""] for cells, row in zip(rows, ends, strict=True)]
-    table = Table(headings, rows, numeric=numeric)
+    columns = {"score": [f"{row.score:.4f}" for row in ends]}
+    if delivers == "confidence":
+        columns = {delivers: [f"{row.confidence or 0:.4f}" for row in ends], **columns}
+    columns["novelty, bits"] = [f"{row.novelty:.2f}" for row in ends]
+    columns["norm"] = [f"{row.norm:.5g}" for row in ends]
+    numeric = set(columns)
+    columns = {"id": [str(row.id) for row in ends], **columns}
+    if any(row.text is not None for row in ends):  # where a narrow screen shows it
+        ahead = ("id", delivers)
+        first = {name: columns.pop(name) for name in ahead}
+        columns = {**first, "text": [row.text or "" for row in ends], **columns}
+    places = [i for i, name in enumerate(columns) if name in numeric]
+    table = Table([*columns], [*zip(*columns.values(), strict=True)], numeric=places)
     small = () if pictures is None else _thumbnails(ends, delivers, pictures)
-    return Section(title, [f"By {delivers}."], table, thumbnails=small)
+    text = f"By {delivers}, {'lowest' if which == 'least' else 'highest'} first."
+    return Section(f"Rows to trust {which}", [text], table, thumbnails=small)
 
 
 def _thumbnails(

@@ -3,10 +3,11 @@
 from normscope.confidence import LEAST
 from normscope.scoring.arrays import as_source, blocks_of
 from normscope.scoring.batches import score_batch
-from normscope.scoring.blocks import Source
+from normscope.scoring.blocks import LEFT_OUT, Source
 from normscope.scoring.drift import WINDOWS, Drift, Quantity, Window, drift, drift_by
 from normscope.scoring.drift_words import TEST, as_json, change_in, p_in_words
 from normscope.scoring.kept import check_kept, kept_rows, texts_at, write_kept
+from normscope.scoring.npy_file import read_labels
 from normscope.scoring.ray_engine import connected, open_on_ray
 from normscope.scoring.readers import open_embeddings, read_files
 from normscope.scoring.reference import (
@@ -23,6 +24,7 @@ from normscope.scoring.targets import check_out, default_out, kept_beside
 
 __all__ = [
     "LEAST",
+    "LEFT_OUT",
     "REFERENCE_ROWS",
     "TEST",
     "WINDOWS",
@@ -56,6 +58,7 @@ __all__ = [
     "open_on_ray",
     "p_in_words",
     "read_files",
+    "read_labels",
     "score_batch",
     "score_file",
     "texts_at",

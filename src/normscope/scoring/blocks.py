@@ -17,6 +17,15 @@ from normscope._sphere import safe_norm
 STATUSES = ("ok", "nan", "infinite", "zero", "ragged", "null", "covariate", "outside")
 OK, NAN, INFINITE, ZERO, RAGGED, NULL, COVARIATE, OUTSIDE = range(len(STATUSES))
 
+LEFT_OUT = {  # in words
+    "nan": "NaN in the embedding",
+    "infinite": "infinity in the embedding",
+    "zero": "all zero",
+    "ragged": "of another length",
+    "null": "no embedding",
+    "covariate": "a covariate that is not finite",
+}
+
 BLOCK_BYTES = 1 << 22  # read at once: small enough to be summed while in the cache
 _MOST_ROWS = 1 << 16
 LONGEST_ID = 1024  # characters: 65,536 of them are held at once

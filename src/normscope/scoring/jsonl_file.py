@@ -6,6 +6,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from normscope._checks import invalid
 from normscope.scoring.places import Place
 from normscope.scoring.tables import (
@@ -19,6 +21,7 @@ from normscope.scoring.wanted import Wanted
 
 _CHUNK = 1 << 22  # bytes of text at once
 _LONGEST_LINE = 1 << 26
+_DEEPEST = 100
 
 
 def open_jsonl(place: Place, wanted: Wanted) -> TableSource:
@@ -32,7 +35,7 @@ def open_jsonl(place: Place, wanted: Wanted) -> TableSource:
         first = next(_chunks(place), b"")
         schema = _parsed(first, None).schema if first else pyarrow.schema([])
         schema = text_schema(schema, wanted)
-    rows = sum(sum(not line.isspace() for line in chunk.splitlines()) for chunk in _chunks(place))
+    rows = sum(sum(map(bool, map(bytes.strip, chunk.splitlines()))) for chunk in _chunks(place))
 
     def records(columns: list[str], n: int) -> Iterator[Any]:
         del n
@@ -64,6 +67,7 @@ def _parsed(lines: bytes, schema: Any) -> Any:
     """A table of lines; without a schema, of all fields as they are found."""
     from pyarrow import json
 
+    _check_depth(lines)
     return json.read_json(
         io.BytesIO(lines),
         read_options=json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -72,6 +76,20 @@ def _parsed(lines: bytes, schema: Any) -> Any:
             unexpected_field_behavior="infer" if schema is None else "ignore",
         ),
     )
+
+
+def _check_depth(lines: bytes) -> None:
+    """Refuse values in values in values: Arrow reads them by recursion, and would crash."""
+    import pyarrow
+
+    for line in lines.splitlines():
+        if line.count(b"[") + line.count(b"{") > _DEEPEST:  # of which strings may hold some
+            bare = line.replace(b"\\\\", b"").replace(b'\\"', b"")  # without what is escaped
+            signs = np.frombuffer(bare, np.uint8)
+            steps = np.isin(signs, [*b"[{"]).astype(np.int8) - np.isin(signs, [*b"]}"])
+            steps[np.logical_xor.accumulate(signs == ord('"'))] = 0  # inside strings
+            if steps.cumsum(dtype=np.int32).max(initial=0) > _DEEPEST:
+                raise pyarrow.ArrowInvalid(f"values that are nested more than {_DEEPEST} deep")
 
 
 def _chunks(place: Place) -> Iterator[bytes]:

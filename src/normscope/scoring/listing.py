@@ -55,6 +55,9 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def _stands_for(name: Given, suffixes: Collection[str], split: str) -> list[Place]:
+    if not os.fspath(name):
+        advice = "A dot is the current folder."
+        raise invalid("files", "names that are not empty", "", advice)
     place = place_of(name)
     if place.is_file():
         return [place]

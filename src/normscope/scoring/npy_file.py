@@ -8,17 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from normscope._checks import invalid
 from normscope.scoring.blocks import LONGEST_ID, TIME, check_shape, damaged, id_kind, not_floating
-from normscope.scoring.places import Place
-from normscope.scoring.raw import BROKEN, Column, RawSource
+from normscope.scoring.places import Local, Place
+from normscope.scoring.raw import BROKEN, Column, RawSource, check_characters
 from normscope.scoring.wanted import Wanted
 
 _LONGEST_HEAD = 1 << 16  # bytes; numpy writes 118 for an array
+_CALLED = {"U": "a string", "iuU": "an integer or a string", "fiubM": "a number or a time"}
 _WIDEST_TEXT = 1 << 16  # bytes of an entry: each row takes as many
 
 
@@ -47,13 +49,32 @@ def open_npy(place: Place, wanted: Wanted) -> RawSource:
         with other.open() as stream:
             head = read_head(str(other), stream)
         check_column(str(other), name, head, found.rows, kinds)
-        whole, there = head.size + found.rows * head.numbers.itemsize, other.size()
-        if there != whole:
-            constraint = f"a whole file of {whole:,} bytes"
-            raise invalid(str(other), constraint, f"{there:,} bytes", "Write it again.")
+        _check_whole(other, head)
         return Column(bytes_from(other, head.size), head.numbers), head
 
     return with_columns(found, wanted, column)
+
+
+def read_labels(path: Path, *, rows: int) -> np.ndarray:
+    """The array of a .npy file with an integer or a string for each row, (rows,)."""
+    place = Local(path)
+    if not place.is_file():
+        raise invalid("labels", "a .npy file", str(path), "Check its name.")
+    with path.open("rb") as stream:
+        head = read_head(str(place), stream)
+        check_column(str(place), "labels", head, rows, "iuU")
+        _check_whole(place, head)
+        labels = np.fromfile(stream, head.numbers, rows)
+    check_characters(str(place), labels)
+    return labels
+
+
+def _check_whole(place: Place, head: Head) -> None:
+    """Refuse a file that is longer or shorter than its array of one value a row."""
+    whole, there = head.size + head.shape[0] * head.numbers.itemsize, place.size()
+    if there != whole:
+        constraint = f"a whole file of {whole:,} bytes"
+        raise invalid(str(place), constraint, f"{there:,} bytes", "Write it again.")
 
 
 def read_head(path: str, stream: IO[bytes]) -> Head:
@@ -150,7 +171,7 @@ def with_columns(
 def check_column(path: str, name: str, head: Head, rows: int, kinds: str) -> None:
     """Refuse an array that is not one value a row, or takes more than values need."""
     if head.shape != (rows,) or head.numbers.kind not in kinds:
-        constraint = f"one value for each of the {rows:,} rows"
+        constraint = f"{_CALLED[kinds]} for each of the {rows:,} rows"
         got = f"{head.numbers} {head.shape}"
         raise invalid(f"{name} of {path}", constraint, got, "Save them in the rows' order.")
     widest = _WIDEST_TEXT if kinds == "U" else 4 * LONGEST_ID

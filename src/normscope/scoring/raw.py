@@ -98,9 +98,7 @@ class RawSource(Source):
         """Strings as objects, which take what they need."""
         if values is None or values.dtype.kind in "iu":
             return values
-        codes = values.view(f"{values.dtype.byteorder}u4")
-        if codes.max(initial=0) > sys.maxunicode:  # numpy would make a string of it all the same
-            raise damaged(self.path, f"a character of code {codes.max():,}")
+        check_characters(self.path, values)
         return values.astype(object)
 
 
@@ -127,6 +125,14 @@ class _Reader:
         if len(view):
             raise damaged(self._path, "one that ends too soon")
         return block
+
+
+def check_characters(path: str, values: np.ndarray) -> None:
+    """Refuse strings with codes of no character, of which numpy would make strings all the same."""
+    if values.dtype.kind == "U" and len(values):
+        codes = values.view(f"{values.dtype.byteorder}u4")
+        if codes.max() > sys.maxunicode:
+            raise damaged(path, f"a character of code {codes.max():,}")
 
 
 def _widened(block: np.ndarray) -> np.ndarray:

@@ -86,7 +86,8 @@ class TableSource(Source):
                     yield block_of(self.path, piece, self.layout)
         if rows != self.rows:
             constraint = f"a file of {self.rows:,} rows, as when it was opened"
-            raise invalid(self.path, constraint, f"{rows:,}", "Wait until it is written.")
+            advice = "Wait until it is written. In .jsonl, each row is a line."
+            raise invalid(self.path, constraint, f"{rows:,}", advice)
 
 
 def open_table(path: str, schema: Any, rows: int, records: Records, wanted: Wanted) -> TableSource:
@@ -129,9 +130,12 @@ def layout_of(path: str, schema: Any, wanted: Wanted, length_of: Callable[[str],
     beside = Wanted(None, wanted.id, wanted.text, wanted.covariates)
     beside.check(path, names)
     if entries and (wanted.column not in names if wanted.column else not lists):
+        _check_numbered(path, schema, wanted.column or "e")
         found, d, numbers = entries, len(entries), schema.field(entries[0]).type
     else:
         wanted.check(path, names)
+        if not lists:
+            _check_numbered(path, schema, wanted.column or "e")
         name = wanted.column or chosen(path, names, lists, _USUAL)
         kind = plain(schema.field(name).type)
         if name not in lists:
@@ -220,10 +224,21 @@ def _storage(column: Any) -> Any:
 
 def _numbered(schema: Any, prefix: str) -> list[str]:
     """The float columns PREFIX0, PREFIX1 and so on, if none is missing, in order."""
-    pattern = re.compile(re.escape(prefix) + r"(0|[1-9][0-9]{0,8})")
-    found = [f.name for f in schema if pattern.fullmatch(f.name) and _is_float(f.type)]
+    found = [f.name for f in schema if _is_entry(f.name, prefix) and _is_float(f.type)]
     found.sort(key=lambda name: int(name[len(prefix) :]))
     return found if found == [f"{prefix}{i}" for i in range(len(found))] else []
+
+
+def _check_numbered(path: str, schema: Any, prefix: str) -> None:
+    """Refuse columns PREFIX0 and so on that hold something other than floats, by their name."""
+    for field in schema:
+        if _is_entry(field.name, prefix) and not _is_float(field.type):
+            constraint, advice = "a float in each row", "Save the model's raw output."
+            raise invalid(f"{field.name} of {path}", constraint, str(field.type), advice)
+
+
+def _is_entry(name: str, prefix: str) -> bool:
+    return re.fullmatch(re.escape(prefix) + "(0|[1-9][0-9]{0,8})", name) is not None
 
 
 def _lists(column: Any, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normscope._checks import invalid
-from normscope.scoring.listing import Given
+from normscope.scoring.listing import Given, files_of
 from normscope.scoring.places import is_url
 from normscope.scoring.writers import WRITERS
 
@@ -18,8 +18,11 @@ def default_out(given: Given | Sequence[Given]) -> Path:
 
     A run's are in its folder.
     """
-    names = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    path = Path(names[0]) if len(names) == 1 and not is_url(os.fspath(names[0])) else None
+    several = [given] if isinstance(given, (str, os.PathLike)) else given
+    names = [os.fspath(name) for name in several]
+    path = Path(names[0]) if len(names) == 1 and not is_url(names[0]) else None
+    if path is not None and not (names[0] and path.exists()):
+        files_of(names, suffixes=(), split="test")  # refuses what is no pattern either
     if path is None or not path.exists():
         advice = "Choose a name ending in .parquet."
         raise invalid("out", "given for several files, patterns and URLs", None, advice)
