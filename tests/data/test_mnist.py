@@ -62,6 +62,7 @@ def test_files_may_be_unpacked(tmp_path: Path) -> None:
         gzip.compress(idx(np.zeros((9, 28, 28), np.uint8))),
         gzip.compress(bytes(1 << 20)),
     ],
+    ids=["empty", "no gzip", "no IDX", "cut", "longer", "fewer", "other"],
 )
 def test_a_damaged_file_is_refused_in_one_line_that_helps(tmp_path: Path, content: bytes) -> None:
     write(tmp_path)
