@@ -63,25 +63,26 @@ def faults(site: Path, start: dict[str, Any], pictures: Path | None = None) -> l
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
     found: list[str] = []
+    said: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**start)
-        for width in WIDTHS:
-            page = browser.new_page(viewport={"width": width, "height": 900})
-            said: list[str] = []
-            page.on("console", partial(_note_error, said))
-            page.on("pageerror", partial(_note, said))
-            for path in sorted(site.rglob("*.html")):
-                name = path.relative_to(site).as_posix()
-                if name == "404.html":
-                    continue
-                said.clear()
-                page.goto(f"{base}/{name}", wait_until="networkidle")
-                lines = [*page.evaluate(_FAULTS), *said]
-                found += [f"{name} at {width}: {line}" for line in lines]
+        page = browser.new_page()
+        page.on("console", partial(_note_error, said))
+        page.on("pageerror", partial(_note, said))
+        for path in sorted(site.rglob("*.html")):
+            name = path.relative_to(site).as_posix()
+            if name == "404.html":
+                continue
+            said.clear()
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                if width == WIDTHS[0]:
+                    page.goto(f"{base}/{name}", wait_until="networkidle")
+                found += [f"{name} at {width}: {line}" for line in page.evaluate(_FAULTS)]
                 if pictures:
                     picture = pictures / f"{name.replace('/', '-')}-{width}.png"
                     page.screenshot(path=str(picture), full_page=True)
-            page.close()
+            found += [f"{name}: {line}" for line in said]
         browser.close()
     server.shutdown()
     server.server_close()
