@@ -123,3 +123,13 @@ def test_spec_refuses_in_one_line(values: dict[str, object], message: str) -> No
 def test_an_unknown_key_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"spec must be one of .*'epoch'.*'epochs'"):
         RunSpec.from_dict({"epoch": 3})
+
+
+def test_an_option_of_a_method_must_be_annotated(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(METHODS["simclr"]):
+        def __init__(self, backbone, *, dimension=64) -> None:
+            raise NotImplementedError
+
+    monkeypatch.setitem(METHODS, "plain", Plain)
+    with pytest.raises(ValueError, match="Plain's dimension must be annotated, such as int"):
+        RunSpec(method="plain", options={"dimension": 8})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from normscope._checks import check_number, invalid
@@ -107,9 +108,12 @@ def _check_views(spec: RunSpec) -> None:
 def _check_options(method: type[Method], options: Mapping[str, Any]) -> None:
     """Refuse options that the method does not have, or of the wrong kind."""
     hints = get_type_hints(method.__init__)
-    known = [name for name in hints if name not in ("backbone", "return")]
+    taken = list(signature(method).parameters)
     for name, value in options.items():
-        check_name("options", name, known)
+        check_name("options", name, [known for known in taken if known != "backbone"])
+        if name not in hints:
+            advice = "Values are checked by their type."
+            raise invalid(f"{method.__name__}'s {name}", "annotated, such as int", "none", advice)
         kinds = get_args(hints[name]) or (hints[name],)
         label = f"options[{name!r}]"
         if all(isinstance(kind, str) for kind in kinds):
