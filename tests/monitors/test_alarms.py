@@ -123,7 +123,9 @@ def test_a_broken_training_is_named_with_its_remedy(name: str, seed: int) -> Non
 def test_a_healthy_training_raises_nothing(name: str, seed: int) -> None:
     monitor = train(**HEALTHY[name], seed=seed).monitor
     assert monitor.alarms == []
-    assert "no alarm stands: layers turn by" in monitor.diagnosis()
+    said = monitor.diagnosis()
+    assert "no alarm stands: layers turned by" in said
+    assert monitor.summary()["rad_per_step_highest"] >= monitor.summary()["rad_per_step"]
 
 
 def seen(*records: dict[str, Any]) -> Alarms:
@@ -153,6 +155,25 @@ def test_an_alarm_is_withdrawn_when_its_condition_ends_and_may_return() -> None:
         "step 2: over: the mean norm is 2e+04, and was 9 at first.",
     ]
     assert alarms.diagnosis({"step": 3}).startswith("step 3: the mean norm is 2e+04")
+
+
+@pytest.mark.parametrize(
+    ("angles", "said"),
+    [
+        ([0.007, 0.006], "turned by 0.007 rad per step at most, mean"),
+        ([0.007, 1e-6], "turned by 0.007 rad per step at most, now by 1e-06, mean"),
+        ([0.001, 0.001], "which is slow beside 0.007: a higher lr may help"),
+        ([0.06, 0.06], "which is fast beside 0.007: a lower lr may help"),
+    ],
+)
+def test_a_diagnosis_compares_the_highest_angle(angles: list[float], said: str) -> None:
+    record = {"step": 1, "norm_mean": 3.0, "mean_cosine": 0.2}
+    alarms = seen(*(turn(angle, norm_mean=3.0, mean_cosine=0.2) for angle in angles))
+    assert said in alarms.diagnosis(record)
+    assert "near one direction" not in alarms.diagnosis(record)
+    assert "mean cosine 0.95, near one direction" in alarms.diagnosis(
+        {**record, "mean_cosine": 0.95}
+    )
 
 
 def test_a_rate_that_only_warms_up_or_has_decayed_is_not_too_low() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from normscope.monitors.course import Course
-from normscope.monitors.rules import TOGETHER, WILD, signs
+from normscope.monitors.rules import BRISK, GOOD_ANGLE, TOGETHER, WILD, signs
 
 # while one kind stands, its consequences raise nothing
 _IMPLIED = {
@@ -15,6 +15,8 @@ _IMPLIED = {
     "collapse": {"fast", "line", "slow", "vanishing", "exploding"},
     "fast": {"collapse", "line", "slow", "vanishing", "exploding"},
 }
+
+_NEAR = 0.9  # a mean cosine that is worth a word
 
 
 class Alarms:
@@ -61,14 +63,33 @@ class Alarms:
         """The state at a record in one sentence, or two with a remedy."""
         if self.standing:
             return f"step {record['step']}: " + " ".join(self.standing.values())
-        known = {
-            "layers turn by {:.2g} rad per step": self.course.angle if self.course.angles else None,
-            "mean norm {:.3g}": record.get("norm_mean"),
-            "mean cosine {:.2f}": record.get("mean_cosine"),
-            "RankMe {:.3g}": self.course.ranks[-1] if self.course.ranks else None,
-        }
-        facts = ", ".join(form.format(x) for form, x in known.items() if x is not None)
+        facts = ", ".join([*self._angles(), *self._embeddings(record)])
         return f"step {record['step']}: no alarm stands: {facts}."
+
+    def highest(self) -> dict[str, float]:
+        """`rad_per_step_highest`, if layers have turned."""
+        return {"rad_per_step_highest": self.course.top_angle} if self.course.angles else {}
+
+    def _angles(self) -> Iterator[str]:
+        """How far layers turned at most, and what that suggests."""
+        if not self.course.angles:
+            return
+        top, now = self.course.top_angle, self.course.angle
+        later = f", now by {now:.2g}" if now < top / 2 else ""
+        yield f"layers turned by {top:.2g} rad per step at most{later}"
+        if top < GOOD_ANGLE / 3 and not self.course.rising:
+            yield f"which is slow beside {GOOD_ANGLE:g}: a higher lr may help"
+        elif top > BRISK:
+            yield f"which is fast beside {GOOD_ANGLE:g}: a lower lr may help"
+
+    def _embeddings(self, record: Mapping[str, Any]) -> Iterator[str]:
+        if "norm_mean" in record:
+            yield f"mean norm {record['norm_mean']:.3g}"
+        if (cosine := record.get("mean_cosine")) is not None:
+            near = ", near one direction" if cosine > _NEAR else ""
+            yield f"mean cosine {cosine:.2f}{near}"
+        if self.course.ranks:
+            yield f"RankMe {self.course.ranks[-1]:.3g}"
 
     def state_dict(self) -> dict[str, Any]:
         """What later judgements depend on, as plain values."""

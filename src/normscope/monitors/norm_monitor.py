@@ -236,17 +236,19 @@ class NormMonitor:
         """The newest observation as Python numbers, with rank and trend; empty if there is none.
 
         `norm_mean_trend` is the change of the mean norm per step, by least squares over the kept
-        observations, if two or more are finite.
+        observations, if two or more are finite. `rad_per_step_highest` is the highest angle so far,
+        if there was one.
         """
         self._transfer()
         if not self._seen:
             return {}
+        newest = {**self._seen[-1], **self._alarms.highest()}
         norm_at = {r["step"]: r["norm_mean"] for r in self._seen}
         finite = {x: y for x, y in norm_at.items() if math.isfinite(y)}
         if len(finite) < 2:
-            return dict(self._seen[-1])
+            return newest
         slope = statistics.linear_regression([*finite], [*finite.values()]).slope
-        return {**self._seen[-1], "norm_mean_trend": slope}
+        return {**newest, "norm_mean_trend": slope}
 
     def records(self) -> list[Record]:
         """Observations since the last call as Python numbers, oldest first: for loggers.
