@@ -170,10 +170,19 @@ def test_what_cannot_be_compared_is_one_line(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_rows_that_are_in_both_windows_do_not_drift() -> None:
+@pytest.mark.parametrize("rows", [2000, 15_000])  # all of them are tested, and two thirds
+def test_the_rows_of_the_first_window_are_refused_as_another(rows: int) -> None:
+    z = embeddings(rows, seed=0, d=4)
+    for again in (z.copy(), z[500:1900].copy()):
+        with pytest.raises(ValueError, match="new must be of other rows than old, got 'the same"):
+            drift({"old": z, "new": again})
+
+
+def test_rows_that_are_in_both_windows_are_counted_and_do_not_drift() -> None:
     z = embeddings(2000, seed=0, d=4)
-    found = drift({"old": z, "copy": z.copy(), "part": z[500:1200].copy()})
+    found = drift({"old": z[:1500], "new": z[1000:]})
     assert not found.drifts
+    assert "500 of the 1,000 tested rows of new are tested rows of old too." in found.notes[0]
     assert drift({"old": z, "new": np.abs(z)}).windows[1].quantities["neighbours"].drifts
 
 

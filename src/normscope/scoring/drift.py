@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,7 @@ _DRAWN = 10_000  # rows of a window, at most
 _SAMPLE_BYTES = 1 << 28  # of all windows
 _NEAR = 5
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_SAME = 0.9  # the share of shared rows from which windows are one
 _COPY_ROWS = 4096  # that are normalised at once
 
 
@@ -217,6 +218,7 @@ def _compared(drawn: Sequence[_Drawn], notes: tuple[str, ...] = ()) -> Drift:
     norms = [rows.norms for _, rows in samples]
     flat = all(alike(of) for of in norms)
     notes += _caveats([window.name for window in drawn], norms, flat=flat)
+    notes += tuple(_shared(drawn, [rows.z for _, rows in samples]))
     old, others = _columns(samples, leave_out={NORM} if flat else set())
     tests = [
         (i, name, *_ks(*pair), _levels(pair[1]))
@@ -289,6 +291,31 @@ def _caveats(names: list[str], norms: list[np.ndarray], *, flat: bool) -> tuple[
     here = [name for name, of in zip(names, norms, strict=True) if normalised(of)]
     lines = f"Rows of {', '.join(here)} were normalised, and others were not."
     return (lines,) if here else ()
+
+
+def _shared(drawn: Sequence[_Drawn], rows: list[np.ndarray]) -> Iterator[str]:
+    """What to know of rows that are in a later window and in the first; the same rows are refused.
+
+    They do not vary as drawn rows do, so that the tests may take chance for drift.
+    """
+    old, first = drawn[0], _as_bytes(rows[0])
+    drawn_share = len(first) / old.counts.total()
+    for new, z in zip(drawn[1:], rows[1:], strict=True):
+        shared = int(np.isin(_as_bytes(z), first).sum())
+        if shared > _SAME * drawn_share * len(z):
+            advice = "Drift is tested between different rows."
+            raise invalid(new.name, f"of other rows than {old.name}", "the same ones", advice)
+        if shared:
+            yield (
+                f"{shared:,} of the {len(z):,} tested rows of {new.name} are tested rows of "
+                f"{old.name} too. The tests are for different rows: leave these out of one of them."
+            )
+
+
+def _as_bytes(z: np.ndarray) -> np.ndarray:
+    """Each row as one value, (n,)."""
+    z = np.ascontiguousarray(z)
+    return z.view(np.dtype((np.void, z.dtype.itemsize * z.shape[1])))[:, 0]
 
 
 def _check_alike(drawn: Sequence[_Drawn], first: Block, others: Sequence[Block]) -> None:
