@@ -15,7 +15,7 @@ def test_advise_prints_one_line_and_draws_a_figure(tmp_path: Path) -> None:
     done = normscope("advise", "simsiam", "--epochs", 20, "--device", "cpu", "--out", png)
     assert done.returncode == 0, done.stderr
     said = r"raise the lr ([\d.]+) times \(or cut by [\d.]+\), to .*: "
-    said += r"--lr ([\d.]+) \(for 256 images\), or --cut .*\n"
+    said += r"--lr ([\d.]+) \(per 256 images; a step has \d+\), or --cut .*\n"
     found = re.fullmatch(said, done.stdout)
     assert found, done.stdout
     # the best of a grid is 8 times the recipe's .12: benchmarks/rates.py

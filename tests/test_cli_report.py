@@ -206,8 +206,8 @@ def test_what_is_kept_of_a_stream_is_what_all_its_rows_give(tmp_path: Path, part
     found = score_file(source, reference, tmp_path / "scores.npz")
     with np.load(tmp_path / "scores.npz") as file:
         norm, score, order = file["norm"], file["score"], np.argsort(file["norm"], kind="stable")
-    assert [row.id for row in found.lowest] == order[:10].tolist()
-    assert [row.id for row in found.highest] == order[: rows - 1][::-1][:10].tolist()
+    assert [row.id for row in found.lowest] == order[:20].tolist()
+    assert [row.id for row in found.highest] == order[: rows - 1][::-1][:20].tolist()
     assert found.lowest[0].score == score[order[0]]
     assert found.scores.sum() == rows - 1
     np.testing.assert_array_equal(found.scores, np.histogram(score[order[:-1]], 20, (0, 1))[0])

@@ -73,7 +73,7 @@ def advise(
     save_range_figure(found, png)
     line = found.advice
     if not found.keeps:
-        line += f": --lr {spec.lr * found.factor:.2g} (for 256 images)"
+        line += f": --lr {spec.lr * found.factor:.2g} (per 256 images; a step has {spec.batch})"
     if found.cut > 1:
         line += f", or --cut {spec.cut * found.cut:.2g}"
     out.print(f"{line}. {png}", markup=False, highlight=False, soft_wrap=True)

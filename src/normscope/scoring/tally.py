@@ -18,7 +18,7 @@ _BINS = _OCTAVES * _BINS_AN_OCTAVE
 _BARS = 60  # that they are shown as
 _TAIL = 5e-4  # of either end is left out of what is shown
 _SCORE_BINS = 20
-_ENDS = 10  # rows
+_ENDS = 20  # rows
 _UNUSUAL = 0.05
 
 # The share of the reference with at most these norms, (n,); None where it is not known
@@ -65,8 +65,8 @@ class Summary:
         norms: their histogram; None if no row has a score.
         scores: the rows by score, in 20 equal steps from 0 to 1, (20,).
         confidences: likewise by confidence; None if there is none.
-        highest: the ten rows to trust most, by what is delivered, the first first.
-        lowest: the ten to trust least, the last first.
+        highest: the twenty rows to trust most, by what is delivered, the first first.
+        lowest: the twenty to trust least, the last first.
         delivers: the column that they are ranked by.
         own: rows that are the reference's, each compared with the others of it.
         copies: other rows that have a copy in the reference.
@@ -189,7 +189,7 @@ class Tally:
 
 
 class _Ends:
-    """The ten rows that `sign` times what is delivered puts first; of equal ones, the first."""
+    """the twenty rows that `sign` times what is delivered puts first; of equal ones, the first."""
 
     def __init__(self, sign: int) -> None:
         self._sign = sign
