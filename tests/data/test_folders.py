@@ -83,7 +83,7 @@ def test_many_names_fit_into_the_pipe_by_which_a_worker_starts(tmp_path: Path) -
 
 
 def test_folder_names_what_is_missing_or_broken(tmp_path: Path, write_images) -> None:
-    with pytest.raises(ValueError, match=r"train must be a folder of classes, got 'nothing'"):
+    with pytest.raises(ValueError, match=r"nowhere must be a folder of images, got 'no fol"):
         data.load(f"folder:{tmp_path / 'nowhere'}")
     write_images(tmp_path, each=1, sizes=[(32, 32)])
     broken = tmp_path / "test" / "b" / "0.png"

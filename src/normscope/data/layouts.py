@@ -45,7 +45,9 @@ def listing(path: Path) -> Listing:
     no classes and are held out alike. Which ones is drawn with a fixed seed. Names that begin with
     a dot are left out. A class may be a link to its folder; no other is followed.
     """
-    if not path.is_dir() or any((path / kind).is_dir() for kind in ("train", "test", "val")):
+    if not path.is_dir():
+        raise invalid(str(path), "a folder of images", "no folder", "Check its name.")
+    if any((path / kind).is_dir() for kind in ("train", "test", "val")):
         return _split(path)
     if any(map(_is_image, _entries(path))):
         names = list(_all_below(path))
