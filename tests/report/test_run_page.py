@@ -133,7 +133,12 @@ def test_human_labels_names_and_alarms_are_shown_and_escaped(copied) -> None:
     )
     with (folder / "metrics.jsonl").open("a") as log:
         log.write(json.dumps({"kind": "alarm", "line": "step 7: <u>too long</u>"}) + "\n")
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    step = next(record for record in reversed(records) if record["kind"] == "step")
+    with (folder / "metrics.jsonl").open("a") as log:
+        log.write(json.dumps({**step, "rad_per_step": 0.75}) + "\n")
     text = run_page(folder).render()
+    assert "Layers turned by at most 0.75 rad per step." in text
     assert text.count("<img") == 5 + 2 + 3 + 2 + 5  # twenty classes to a figure
     assert "human entropy, nats" in text
     assert "classes &lt;b&gt;class 80&lt;/b&gt; to &lt;b&gt;class 99" in text

@@ -71,13 +71,19 @@ def _training_section(run: RunFolder, result: RunResult) -> Section:
         "Training",
         [
             f"{result.steps:,} steps in {result.seconds:.0f} s, {result.images_per_second:,.0f} "
-            f"images per second. {few}",
+            f"images per second. {_turning(result)}{few}",
             *alarms[:10],
             *over[:10],
         ],
         layers_table(result),
         figures=[Picture.of(figure, f"Over epochs: {what}.") for what, figure in drawn.items()],
     )
+
+
+def _turning(result: RunResult) -> str:
+    """The highest angle of a step, if it was measured."""
+    angles = [r["rad_per_step"] for r in result.metrics("step") if r.get("rad_per_step")]
+    return f"Layers turned by at most {max(angles):.2g} rad per step. " if angles else ""
 
 
 def _spec_section(run: RunFolder, spec: RunSpec) -> Section:
