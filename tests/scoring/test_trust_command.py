@@ -370,3 +370,12 @@ def test_rows_that_the_reference_holds_are_named(files: Path, capsys) -> None:
     )
     command("new.npy", "--reference", "old.npy")
     assert "reference" not in capsys.readouterr().err
+
+
+def test_ids_are_of_the_scored_file_alone(files: Path) -> None:
+    rows = pa.table(
+        {"key": [f"row {i}" for i in range(100)], "embedding": list(np.load("new.npy"))}
+    )
+    pq.write_table(rows, "new.parquet")
+    command("new.parquet", "--reference", "old.npy", "--id", "key")
+    assert scores(files / "new.scores.parquet")["id"][7] == "row 7"

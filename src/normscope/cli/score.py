@@ -215,9 +215,9 @@ def score(
         covariates = list(fitted.confidence.names)  # it knows what it was fitted with
     if places.kept is not None:
         check_kept(share=keep, threshold=threshold, covariates=covariates)
-    columns: Columns = {"column": column, "id": identity, "covariates": covariates}
+    columns: Columns = {"column": column, "covariates": covariates}
     opened, cluster = _engine(engine, ray_address)
-    source = opened(files, split="test", text=text, **columns)
+    source = opened(files, split="test", text=text, id=identity, **columns)
     if fitted is not None:
         _check_columns(fitted.confidence.d, source.d)
     shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -268,7 +268,6 @@ class Columns(TypedDict):
     """The columns that FILE and the reference have in common."""
 
     column: str | None
-    id: str | None
     covariates: list[str]
 
 
