@@ -2,14 +2,14 @@
 
 Embedding norms of each split of the data, divided by the training mean: violins of the first seed
 above, bars of all seeds' means below. SimCLR and SimSiam, trained on CIFAR-10 and read on
-CIFAR-100, and the reverse, and on MNIST, Fashion-MNIST, scikit-learn's digits, noise and textures;
-at smoke scale trained on digits and read on patches of photographs, on negatives, and on digits
-laid over each other. All images are read as they are, not augmented.
+CIFAR-100, and the reverse; at smoke scale trained on digits and read on patches of photographs, on
+negatives, and on digits laid over each other. All images are read as they are, not augmented.
 
     normscope reproduce in_out_violin --scale small
 
 Paper: 512 epochs, ResNet-50. No numbers are printed; held-out images have "only slightly reduced
-norms", the other dataset "substantially smaller" ones.
+norms", the other dataset "substantially smaller" ones. Evaluations from now on also read MNIST,
+Fashion-MNIST, scikit-learn's digits, noise and textures; the stored results precede them.
 """
 
 from __future__ import annotations
