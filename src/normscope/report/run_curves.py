@@ -114,8 +114,10 @@ def _drawn(
         if "xscale" in scales:  # measured at powers of two
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
-        if "yscale" in scales:  # 0.5 and 2, rather than powers of ten
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if "yscale" in scales:  # 0.5 and 2 too, where their labels have room
+            low, high = axes.get_ylim()
+            subs = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
+            axes.yaxis.set_major_locator(LogLocator(subs=subs))
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter(NullFormatter())
         if len(runs) > 1:
